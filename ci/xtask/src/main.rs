@@ -1,0 +1,2 @@
+//! Build, run, test and measure Xenolith.
+fn main() {}

@@ -1,0 +1,6 @@
+//! Xen semantics: domains, vCPUs, event channels, grants, memory, hypercalls. Safe code without statics, written
+//! against `hv_hw::Hw`, so all of it runs on the host against the fake machine.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;

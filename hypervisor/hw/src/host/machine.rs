@@ -1,0 +1,196 @@
+//! The fake machine's clock, CPUs, ports and interrupts. State that tests look at is public.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use x86_model::{Hpa, Width};
+
+use super::FakeVcpu;
+use crate::machine::{
+    CpuId, HostInterrupt, IoApicInfo, LineMode, Machine, MsiMessage, PowerAction, VcpuSetup,
+};
+use crate::mem::stage2::Format;
+
+/// A machine for tests. Panics carry a power action out of [`Machine::power`].
+#[derive(Default)]
+pub struct FakeMachine {
+    /// Nanoseconds since boot; the TSC counts the same number (1 GHz).
+    pub clock_ns: AtomicU64,
+    /// Everything that happened to the machine, for tests to read.
+    pub seen: Mutex<Seen>,
+    /// CPUs.
+    pub cpus: u32,
+}
+
+/// Recorded effects and prepared inputs.
+#[derive(Default)]
+pub struct Seen {
+    /// Kicks sent.
+    pub kicks: Vec<CpuId>,
+    /// Timer of the (one) running CPU.
+    pub timer: Option<u64>,
+    /// Interrupts that [`Machine::take_interrupt`] will give.
+    pub interrupts: VecDeque<HostInterrupt>,
+    /// EOIs made.
+    pub eois: usize,
+    /// Vectors handed out.
+    pub vectors: BTreeSet<(u32, u8)>,
+    /// GSI routes: cpu, vector, mode, masked.
+    pub gsis: BTreeMap<u32, (u32, u8, LineMode, bool)>,
+    /// Port writes.
+    pub port_writes: Vec<(u16, Width, u32)>,
+    /// Values that ports read as; absent ports read all-ones.
+    pub ports: BTreeMap<u16, u32>,
+    /// Device memory by address; absent reads all-ones.
+    pub mmio: BTreeMap<u64, u64>,
+    /// Console output.
+    pub console: Vec<u8>,
+    /// Console input.
+    pub console_in: VecDeque<u8>,
+}
+
+impl FakeMachine {
+    /// A machine with `cpus` CPUs.
+    pub fn new(cpus: u32) -> Self {
+        super::arena::init();
+        FakeMachine {
+            cpus,
+            ..Default::default()
+        }
+    }
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen
+            .lock()
+            .expect("a test panicked while it held the record")
+    }
+}
+
+impl Machine for FakeMachine {
+    type Vcpu = FakeVcpu;
+
+    fn now_ns(&self) -> u64 {
+        self.clock_ns.load(Ordering::Relaxed)
+    }
+    fn tsc(&self) -> u64 {
+        self.now_ns()
+    }
+    fn tsc_khz(&self) -> u32 {
+        1_000_000
+    }
+    fn tsc_to_ns(&self, tsc: u64) -> u64 {
+        tsc
+    }
+    fn tsc_reliable(&self) -> bool {
+        true
+    }
+    fn wallclock(&self) -> (u64, u32) {
+        (1_700_000_000, 0)
+    }
+    fn set_timer(&self, deadline_ns: Option<u64>) {
+        self.seen().timer = deadline_ns;
+    }
+    fn cpu(&self) -> CpuId {
+        CpuId(0)
+    }
+    fn cpu_count(&self) -> u32 {
+        self.cpus
+    }
+    fn cpu_ids(&self, cpu: CpuId) -> Option<(u32, u32)> {
+        (cpu.0 < self.cpus).then_some((cpu.0, cpu.0))
+    }
+    fn kick(&self, cpu: CpuId) {
+        self.seen().kicks.push(cpu);
+    }
+    fn take_interrupt(&self) -> Option<HostInterrupt> {
+        self.seen().interrupts.pop_front()
+    }
+    fn eoi(&self) {
+        self.seen().eois += 1;
+    }
+    fn idle(&self, ready: &mut dyn FnMut() -> bool) {
+        ready();
+    }
+    fn alloc_vector(&self, cpu: CpuId) -> Option<u8> {
+        let mut seen = self.seen();
+        let v = (0x30..0xe0).find(|&v| !seen.vectors.contains(&(cpu.0, v)))?;
+        seen.vectors.insert((cpu.0, v));
+        Some(v)
+    }
+    fn free_vector(&self, cpu: CpuId, vector: u8) {
+        self.seen().vectors.remove(&(cpu.0, vector));
+    }
+    fn msi_message(&self, cpu: CpuId, vector: u8) -> MsiMessage {
+        MsiMessage {
+            address: 0xfee0_0000 | u64::from(cpu.0) << 12,
+            data: u32::from(vector),
+        }
+    }
+    fn ioapics(&self) -> Vec<IoApicInfo> {
+        vec![IoApicInfo {
+            id: 0,
+            address: Hpa(0xfec0_0000),
+            gsi_base: 0,
+            pins: 24,
+        }]
+    }
+    fn route_gsi(&self, gsi: u32, cpu: CpuId, vector: u8, mode: LineMode) -> bool {
+        self.seen().gsis.insert(gsi, (cpu.0, vector, mode, true));
+        gsi < 24
+    }
+    fn mask_gsi(&self, gsi: u32, masked: bool) {
+        if let Some(route) = self.seen().gsis.get_mut(&gsi) {
+            route.3 = masked;
+        }
+    }
+    fn port_in(&self, port: u16, width: Width) -> u32 {
+        self.seen().ports.get(&port).copied().unwrap_or(u32::MAX) & width.mask() as u32
+    }
+    fn port_out(&self, port: u16, width: Width, value: u32) {
+        self.seen().port_writes.push((port, width, value));
+    }
+    fn mmio_read(&self, hpa: Hpa, width: Width) -> Option<u64> {
+        Some(self.seen().mmio.get(&hpa.0).copied().unwrap_or(u64::MAX) & width.mask())
+    }
+    fn mmio_write(&self, hpa: Hpa, width: Width, value: u64) -> bool {
+        self.seen().mmio.insert(hpa.0, value & width.mask());
+        true
+    }
+    fn rdmsr(&self, _index: u32) -> Option<u64> {
+        Some(0)
+    }
+    fn cpuid(&self, leaf: u32, _subleaf: u32) -> [u32; 4] {
+        match leaf {
+            0 => [0xd, 0x6874_7541, 0x444d_4163, 0x6974_6e65],
+            0x8000_0000 => [0x8000_0008, 0, 0, 0],
+            0x8000_0008 => [0x3028, 0, 0, 0],
+            _ => [0; 4],
+        }
+    }
+    fn new_vcpu(&self, _setup: &VcpuSetup) -> Option<FakeVcpu> {
+        Some(FakeVcpu::default())
+    }
+    fn stage2_format(&self) -> Format {
+        Format::Npt
+    }
+    fn phys_bits(&self) -> u8 {
+        40
+    }
+    fn console_write(&self, bytes: &[u8]) {
+        self.seen().console.extend_from_slice(bytes);
+    }
+    fn console_read(&self, buf: &mut [u8]) -> usize {
+        let mut seen = self.seen();
+        let n = buf.len().min(seen.console_in.len());
+        for (to, from) in buf.iter_mut().zip(seen.console_in.drain(..n)) {
+            *to = from;
+        }
+        n
+    }
+    fn port_is_ours(&self, port: u16) -> bool {
+        (0x3f8..0x400).contains(&port)
+    }
+    fn power(&self, action: PowerAction) -> ! {
+        panic!("power action: {action:?}")
+    }
+}

@@ -1,0 +1,8 @@
+//! The fake machine: RAM in one host allocation, a set clock, recorded kicks and port accesses, scripted exits.
+
+pub mod arena;
+mod machine;
+mod vcpu;
+
+pub use machine::FakeMachine;
+pub use vcpu::FakeVcpu;

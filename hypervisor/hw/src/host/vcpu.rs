@@ -1,0 +1,113 @@
+//! A fake vCPU: registers that tests set, exits that tests script.
+
+use std::collections::VecDeque;
+
+use x86_model::Gprs;
+
+use crate::machine::{Event, Exit, GuestContext, PagingState, SystemState};
+use crate::mem::Stage2;
+
+/// A vCPU whose exits come from a script.
+#[derive(Default)]
+pub struct FakeVcpu {
+    gprs: Gprs,
+    /// System registers.
+    pub sys: SystemState,
+    /// What [`GuestContext::run`] returns, in order; then `Hlt`.
+    pub script: VecDeque<Exit>,
+    /// Events injected so far.
+    pub injected: Vec<Event>,
+    /// Whether a window was asked for.
+    pub window: bool,
+    /// CPL.
+    pub cpl: u8,
+    xcr0: u64,
+    tpr: u8,
+    msrs: std::collections::BTreeMap<u32, u64>,
+}
+
+impl GuestContext for FakeVcpu {
+    fn gprs(&self) -> &Gprs {
+        &self.gprs
+    }
+    fn gprs_mut(&mut self) -> &mut Gprs {
+        &mut self.gprs
+    }
+    fn rip(&self) -> u64 {
+        self.sys.rip
+    }
+    fn set_rip(&mut self, rip: u64) {
+        self.sys.rip = rip;
+    }
+    fn paging(&self) -> PagingState {
+        let s = &self.sys;
+        let long = s.efer & 1 << 10 != 0 && s.segments[1].access & 1 << 13 != 0;
+        PagingState {
+            cr0: s.cr0,
+            cr3: s.cr3,
+            cr4: s.cr4,
+            efer: s.efer,
+            rflags: s.rflags,
+            cpl: self.cpl,
+            long,
+        }
+    }
+    fn state(&self) -> SystemState {
+        self.sys.clone()
+    }
+    fn set_state(&mut self, state: &SystemState) {
+        self.sys = state.clone();
+    }
+    fn context_msr(&self, index: u32) -> Option<u64> {
+        match index {
+            0xc000_0080 => Some(self.sys.efer),
+            0x277 => Some(self.sys.pat),
+            _ => self.msrs.get(&index).copied(),
+        }
+    }
+    fn set_context_msr(&mut self, index: u32, value: u64) -> bool {
+        match index {
+            0xc000_0080 => self.sys.efer = value,
+            0x277 => self.sys.pat = value,
+            0x174..=0x176 | 0xc000_0081..=0xc000_0084 | 0xc000_0100..=0xc000_0103 => {
+                self.msrs.insert(index, value);
+            }
+            _ => return false,
+        }
+        true
+    }
+    fn set_xcr0(&mut self, value: u64) {
+        self.xcr0 = value;
+    }
+    fn xcr0(&self) -> u64 {
+        self.xcr0
+    }
+    fn set_tsc_offset(&mut self, _offset: u64) {}
+    fn enter_cpu(&mut self) {}
+    fn leave(&mut self) {}
+    fn run(&mut self, _stage2: &Stage2) -> Exit {
+        self.script.pop_front().unwrap_or(Exit::Hlt { len: 1 })
+    }
+    fn interruptible(&self) -> bool {
+        self.interrupts_enabled() && self.injected.is_empty()
+    }
+    fn interrupts_enabled(&self) -> bool {
+        self.sys.rflags & 1 << 9 != 0
+    }
+    fn inject(&mut self, event: Event) -> bool {
+        self.injected.push(event);
+        true
+    }
+    fn request_window(&mut self, on: bool) {
+        self.window = on;
+    }
+    fn fetched_bytes(&self) -> &[u8] {
+        &[]
+    }
+    fn tpr(&self) -> u8 {
+        self.tpr
+    }
+    fn set_tpr(&mut self, cr8: u8) {
+        self.tpr = cr8;
+    }
+}

@@ -1,0 +1,367 @@
+//! The contract between Xen semantics and the machine. Both the metal and the fake machine implement it; the portable
+//! core is written against [`crate::Hw`], which is one of the two by target, never a type parameter.
+//!
+//! All functions are called with interrupts off, on one stack per CPU, and return without sleeping.
+
+use x86_model::{Gpa, Gprs, Hpa, Width};
+
+use crate::mem::Stage2;
+
+/// Number of a physical CPU: 0 is the boot CPU, then in the order of bring-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CpuId(pub u32);
+
+/// What ends the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerAction {
+    /// ACPI S5, or halt for ever if that fails.
+    PowerOff,
+    /// Reset by ACPI, then keyboard controller, then triple fault.
+    Reboot,
+    /// Stop all CPUs and keep the screen.
+    Halt,
+}
+
+/// How a physical interrupt line or message is signalled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineMode {
+    /// Level-triggered (else edge).
+    pub level: bool,
+    /// Active low (else high).
+    pub low: bool,
+}
+
+/// Address and data that make a device's MSI reach a host vector on one CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MsiMessage {
+    /// Message address (low and high half).
+    pub address: u64,
+    /// Message data.
+    pub data: u32,
+}
+
+/// The physical machine, as the core sees it.
+pub trait Machine: Sync {
+    /// The virtual-CPU context of this machine's backend.
+    type Vcpu: GuestContext;
+
+    /// Nanoseconds since boot; the same clock on every CPU.
+    fn now_ns(&self) -> u64;
+    /// The time stamp counter.
+    fn tsc(&self) -> u64;
+    /// Its rate.
+    fn tsc_khz(&self) -> u32;
+    /// Nanoseconds since boot for a TSC value.
+    fn tsc_to_ns(&self, tsc: u64) -> u64;
+    /// Whether the TSC is invariant and synchronous over all CPUs.
+    fn tsc_reliable(&self) -> bool;
+    /// Wall-clock seconds since 1970 and nanoseconds at time 0 of [`Machine::now_ns`], read at boot.
+    fn wallclock(&self) -> (u64, u32);
+    /// Arms this CPU's timer interrupt (absolute, in the past means at once) or stops it.
+    fn set_timer(&self, deadline_ns: Option<u64>);
+
+    /// This CPU.
+    fn cpu(&self) -> CpuId;
+    /// CPUs that were brought up.
+    fn cpu_count(&self) -> u32;
+    /// APIC ID and ACPI processor UID of a CPU.
+    fn cpu_ids(&self, cpu: CpuId) -> Option<(u32, u32)>;
+    /// Makes another CPU leave guest mode or its idle halt soon. A kick of this CPU does nothing.
+    fn kick(&self, cpu: CpuId);
+
+    /// Opens the interrupt window for an instant; the vector that arrived, if one did. It stays in service until
+    /// [`Machine::eoi`]; kicks and the timer are acknowledged inside and reported as their own variants.
+    fn take_interrupt(&self) -> Option<HostInterrupt>;
+    /// Ends the interrupt of highest priority in service on this CPU.
+    fn eoi(&self);
+    /// Halts until the next interrupt unless `ready` says that there is work (checked with interrupts off, so that no
+    /// wake-up is lost). Interrupts that ended the halt are left for [`Machine::take_interrupt`].
+    fn idle(&self, ready: &mut dyn FnMut() -> bool);
+
+    /// Reserves a vector for a device interrupt on `cpu`. `None` when none is left.
+    fn alloc_vector(&self, cpu: CpuId) -> Option<u8>;
+    /// Gives a vector back.
+    fn free_vector(&self, cpu: CpuId, vector: u8);
+    /// Message for a device's MSI.
+    fn msi_message(&self, cpu: CpuId, vector: u8) -> MsiMessage;
+    /// Number of IO-APICs, and for each its ACPI id, address, first GSI and number of pins.
+    fn ioapics(&self) -> alloc::vec::Vec<IoApicInfo>;
+    /// Routes a GSI to a vector on a CPU, masked. False if no IO-APIC has the pin.
+    fn route_gsi(&self, gsi: u32, cpu: CpuId, vector: u8, mode: LineMode) -> bool;
+    /// Masks or unmasks a GSI.
+    fn mask_gsi(&self, gsi: u32, masked: bool);
+
+    /// Port input, zero-extended. The port must have been allowed by policy.
+    fn port_in(&self, port: u16, width: Width) -> u32;
+    /// Port output.
+    fn port_out(&self, port: u16, width: Width, value: u32);
+    /// Reads device memory that is not RAM. `None` if the address is RAM or the hypervisor's own device.
+    fn mmio_read(&self, hpa: Hpa, width: Width) -> Option<u64>;
+    /// Writes device memory that is not RAM; false if refused as in [`Machine::mmio_read`].
+    fn mmio_write(&self, hpa: Hpa, width: Width, value: u64) -> bool;
+    /// Native MSR read for values that are passed through by policy. `None` if it faults.
+    fn rdmsr(&self, index: u32) -> Option<u64>;
+    /// Native CPUID (EAX, EBX, ECX, EDX).
+    fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4];
+
+    /// A fresh vCPU context. The stage-2 tree must outlive it. `None` without memory.
+    fn new_vcpu(&self, setup: &VcpuSetup) -> Option<Self::Vcpu>;
+    /// Entry format of this machine's second-stage tables.
+    fn stage2_format(&self) -> crate::mem::stage2::Format;
+    /// Bits of guest-physical address that the second stage can map (at most 48).
+    fn phys_bits(&self) -> u8;
+
+    /// Sends bytes to the hypervisor's consoles, unformatted (guest console output).
+    fn console_write(&self, bytes: &[u8]);
+    /// Takes bytes typed on the hypervisor's console; returns how many.
+    fn console_read(&self, buf: &mut [u8]) -> usize;
+    /// Whether this I/O port belongs to the hypervisor (its UART) and is denied to every domain.
+    fn port_is_ours(&self, port: u16) -> bool;
+
+    /// Ends the machine.
+    fn power(&self, action: PowerAction) -> !;
+}
+
+/// One physical IO-APIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoApicInfo {
+    /// ACPI identifier.
+    pub id: u8,
+    /// Register page.
+    pub address: Hpa,
+    /// First GSI.
+    pub gsi_base: u32,
+    /// Number of pins.
+    pub pins: u32,
+}
+
+/// What [`Machine::take_interrupt`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostInterrupt {
+    /// A kick by another CPU (acknowledged).
+    Kick,
+    /// This CPU's timer (acknowledged).
+    Timer,
+    /// The console has input or room (acknowledged).
+    Console,
+    /// A device vector, in service until [`Machine::eoi`].
+    Device(u8),
+    /// Spurious or error vector (acknowledged, counted by the machine).
+    Spurious,
+}
+
+/// What a vCPU context is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct VcpuSetup {
+    /// Frame of the stage-2 root.
+    pub stage2_root: x86_model::Mfn,
+    /// The ports in this bitmap (8192 bytes, set bit = exit) go to hardware directly when clear; `None` traps all.
+    pub io_bitmap: Option<&'static [u8; 8192]>,
+    /// Guest-visible XCR0 bits that may be set.
+    pub xcr0_allowed: u64,
+    /// Size of the XSAVE area for those bits, in bytes.
+    pub xsave_size: u32,
+}
+
+/// Why the guest stopped. Instruction lengths are 0 where the hardware did not tell.
+#[allow(
+    missing_docs,
+    reason = "`len` is the instruction length; the rest is named in the variant"
+)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// A physical interrupt waits: open the window.
+    Interrupt,
+    /// A physical NMI was taken.
+    Nmi,
+    /// The guest can take a virtual interrupt now (asked for by [`GuestContext::request_window`]).
+    InterruptWindow,
+    /// CPUID.
+    Cpuid { len: u8 },
+    /// VMCALL or VMMCALL.
+    Hypercall { len: u8 },
+    /// RDMSR or WRMSR; ECX has the index.
+    Msr { write: bool, len: u8 },
+    /// Port access.
+    Io(IoExit),
+    /// HLT.
+    Hlt { len: u8 },
+    /// No or insufficient second-stage mapping.
+    Stage2(Stage2Fault),
+    /// XSETBV.
+    Xsetbv { len: u8 },
+    /// Write to CR0, CR4 or CR8 or a read of them where intercepted: (register, is write, GPR number, length).
+    Cr {
+        reg: u8,
+        write: bool,
+        gpr: u8,
+        len: u8,
+    },
+    /// WBINVD, INVD: treated as no-ops or executed by policy.
+    CacheFlush { len: u8 },
+    /// An instruction that guests may not use (VMX/SVM, MONITOR, ...): inject #UD.
+    Undefined,
+    /// Triple fault.
+    Shutdown,
+    /// Task switch, or anything else that the backend cannot express; the numbers are for the crash message.
+    Unsupported { code: u64, info1: u64, info2: u64 },
+}
+
+/// A port access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoExit {
+    /// Port.
+    pub port: u16,
+    /// Width (1, 2 or 4).
+    pub width: Width,
+    /// IN or INS (else OUT or OUTS).
+    pub input: bool,
+    /// INS or OUTS.
+    pub string: bool,
+    /// With REP.
+    pub rep: bool,
+    /// Address of the next instruction (always known for port exits).
+    pub next_rip: u64,
+}
+
+/// A second-stage fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stage2Fault {
+    /// Guest-physical address.
+    pub gpa: Gpa,
+    /// A write.
+    pub write: bool,
+    /// An instruction fetch.
+    pub fetch: bool,
+    /// While the hardware walked the guest's own page tables.
+    pub walk: bool,
+}
+
+/// An event to put into the guest at the next entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// External interrupt with this vector.
+    Interrupt(u8),
+    /// NMI.
+    Nmi,
+    /// Exception with an optional error code.
+    Exception(u8, Option<u32>),
+}
+
+/// A segment register with its hidden part. `access` is in VMX/Xen form: bits 7:0 type, S, DPL, P; 12 AVL; 13 L; 14 D/B;
+/// 15 G; 16 unusable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Selector.
+    pub selector: u16,
+    /// Access rights.
+    pub access: u32,
+    /// Limit in bytes.
+    pub limit: u32,
+    /// Base.
+    pub base: u64,
+}
+
+/// Segment registers in the order of [`SystemState::segments`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+#[allow(missing_docs, reason = "the names are the registers'")]
+pub enum Seg {
+    Es = 0,
+    Cs = 1,
+    Ss = 2,
+    Ds = 3,
+    Fs = 4,
+    Gs = 5,
+    Ldtr = 6,
+    Tr = 7,
+}
+
+/// The vCPU's system registers, apart from the GPRs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the registers'")]
+pub struct SystemState {
+    pub rip: u64,
+    pub rflags: u64,
+    pub cr0: u64,
+    pub cr2: u64,
+    pub cr3: u64,
+    pub cr4: u64,
+    pub efer: u64,
+    pub pat: u64,
+    pub dr6: u64,
+    pub dr7: u64,
+    /// By [`Seg`].
+    pub segments: [Segment; 8],
+    pub gdtr: (u64, u16),
+    pub idtr: (u64, u16),
+    pub star: u64,
+    pub lstar: u64,
+    pub cstar: u64,
+    pub sfmask: u64,
+    pub kernel_gs_base: u64,
+    pub sysenter: [u64; 3],
+}
+
+/// What the walk and the privilege checks need, cheap to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the registers'")]
+pub struct PagingState {
+    pub cr0: u64,
+    pub cr3: u64,
+    pub cr4: u64,
+    pub efer: u64,
+    pub rflags: u64,
+    pub cpl: u8,
+    /// CS.L with EFER.LMA: 64-bit code.
+    pub long: bool,
+}
+
+/// A virtual CPU's hardware context. Used by one CPU at a time; moves between CPUs only through [`GuestContext::leave`].
+pub trait GuestContext: Send {
+    /// General-purpose registers.
+    fn gprs(&self) -> &Gprs;
+    /// General-purpose registers.
+    fn gprs_mut(&mut self) -> &mut Gprs;
+    /// Instruction pointer.
+    fn rip(&self) -> u64;
+    /// Sets the instruction pointer and ends an interrupt shadow.
+    fn set_rip(&mut self, rip: u64);
+    /// Paging and privilege state.
+    fn paging(&self) -> PagingState;
+    /// All system registers.
+    fn state(&self) -> SystemState;
+    /// Sets all system registers.
+    fn set_state(&mut self, state: &SystemState);
+    /// Reads one MSR that lives in this context (EFER, FS/GS bases, STAR.., SYSENTER, PAT, DEBUGCTL, TSC_AUX, XSS).
+    fn context_msr(&self, index: u32) -> Option<u64>;
+    /// Writes such an MSR; false if it does not live here. The value has been validated.
+    fn set_context_msr(&mut self, index: u32, value: u64) -> bool;
+    /// XCR0; validated by the caller.
+    fn set_xcr0(&mut self, value: u64);
+    /// XCR0.
+    fn xcr0(&self) -> u64;
+    /// Adds to the guest's view of the TSC.
+    fn set_tsc_offset(&mut self, offset: u64);
+    /// The vCPU starts to run on this CPU: loads FPU state and asks for a fresh TLB tag.
+    fn enter_cpu(&mut self);
+    /// The vCPU stops running on this CPU: saves FPU state.
+    fn leave(&mut self);
+    /// Runs the guest until it exits. Flushes its translations first if `stage2` has moved on since the last entry.
+    fn run(&mut self, stage2: &Stage2) -> Exit;
+    /// Whether an external interrupt could be delivered now (IF set, no shadow, nothing injected yet).
+    fn interruptible(&self) -> bool;
+    /// RFLAGS.IF.
+    fn interrupts_enabled(&self) -> bool;
+    /// Queues an event for the next entry; the one event that the hardware may still have to re-deliver has priority, and
+    /// this returns false if there is one.
+    fn inject(&mut self, event: Event) -> bool;
+    /// Asks for (or withdraws) [`Exit::InterruptWindow`] as soon as [`GuestContext::interruptible`] becomes true.
+    fn request_window(&mut self, on: bool);
+    /// Bytes at RIP that the hardware fetched for the last second-stage fault (decode assists); empty if it has none.
+    fn fetched_bytes(&self) -> &[u8];
+    /// The last value that the guest gave to CR8 (its TPR), where the backend tracks it.
+    fn tpr(&self) -> u8;
+    /// Sets what the guest reads from CR8.
+    fn set_tpr(&mut self, cr8: u8);
+}

@@ -1,0 +1,139 @@
+//! Counted handles to guest frames: the only way to a guest page's bytes.
+
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+use x86_model::{Mfn, PAGE_SIZE};
+use xen_abi::DomId;
+
+use super::frames::{self, FrameKind};
+use super::phys_to_virt;
+
+/// A counted reference to a live guest frame. While it exists the frame is not reused. Guests may write the frame at
+/// any time: reads give a snapshot that must be validated after the copy, never before.
+#[derive(Debug)]
+pub struct FrameRef(Mfn);
+
+impl FrameRef {
+    /// Allocates a zeroed frame for `owner`, with this handle as its only reference. `None` when memory is exhausted.
+    pub fn alloc(owner: DomId) -> Option<Self> {
+        let mfn = frames::alloc_contiguous(1, 1, None, FrameKind::Guest, owner)?;
+        let this = FrameRef(mfn);
+        this.zero();
+        Some(this)
+    }
+
+    /// A further reference to the guest frame `mfn`. `None` if it is not live guest memory.
+    pub fn get(mfn: Mfn) -> Option<Self> {
+        frames::get(mfn).map(|()| FrameRef(mfn))
+    }
+
+    /// The frame's number.
+    pub fn mfn(&self) -> Mfn {
+        self.0
+    }
+
+    /// The domain that owns the frame.
+    pub fn owner(&self) -> DomId {
+        frames::owner(self.0).unwrap_or(DomId::INVALID)
+    }
+
+    /// Gives up the handle but keeps its reference, to be taken back by [`FrameRef::from_raw`] (for p2m entries).
+    pub fn into_raw(self) -> Mfn {
+        let mfn = self.0;
+        core::mem::forget(self);
+        mfn
+    }
+
+    /// Takes over a reference that [`FrameRef::into_raw`] kept. Each may be taken back once; a surplus call underflows
+    /// the count and panics instead of touching memory.
+    pub fn from_raw(mfn: Mfn) -> Self {
+        FrameRef(mfn)
+    }
+
+    /// Fills the page with zeroes.
+    pub fn zero(&self) {
+        // SAFETY: the frame is live guest RAM (we hold a reference), mapped whole in the direct map; guest frames are
+        // only accessed through raw copies and atomics, never through Rust references to plain data.
+        unsafe { core::ptr::write_bytes(phys_to_virt(self.0.hpa()), 0, PAGE_SIZE as usize) }
+    }
+
+    /// Copies bytes out of the page. `offset + buf.len()` must not exceed the page; it panics otherwise (our bug).
+    pub fn read(&self, offset: usize, buf: &mut [u8]) {
+        assert!(
+            offset
+                .checked_add(buf.len())
+                .is_some_and(|end| end <= PAGE_SIZE as usize)
+        );
+        // SAFETY: in bounds of a live frame (checked above); see `zero` for aliasing.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                phys_to_virt(self.0.hpa()).add(offset),
+                buf.as_mut_ptr(),
+                buf.len(),
+            );
+        }
+    }
+
+    /// Copies bytes into the page. Same bound as [`FrameRef::read`].
+    pub fn write(&self, offset: usize, buf: &[u8]) {
+        assert!(
+            offset
+                .checked_add(buf.len())
+                .is_some_and(|end| end <= PAGE_SIZE as usize)
+        );
+        // SAFETY: in bounds of a live frame (checked above); see `zero` for aliasing.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                buf.as_ptr(),
+                phys_to_virt(self.0.hpa()).add(offset),
+                buf.len(),
+            );
+        }
+    }
+}
+
+macro_rules! atomic_view {
+    ($(#[$doc:meta])* $name:ident, $ty:ty) => {
+        $(#[$doc])*
+        pub fn $name(&self, offset: usize) -> &$ty {
+            assert!(offset % size_of::<$ty>() == 0 && offset + size_of::<$ty>() <= PAGE_SIZE as usize);
+            // SAFETY: in bounds and aligned (checked above), in a frame that stays live as long as `self`; atomics may
+            // be changed by anyone, guests included.
+            unsafe { &*phys_to_virt(self.0.hpa()).add(offset).cast::<$ty>() }
+        }
+    };
+}
+
+impl FrameRef {
+    atomic_view!(
+        /// Atomic view of one byte of the page.
+        atomic_u8, AtomicU8
+    );
+    atomic_view!(
+        /// Atomic view of two bytes; the offset must be a multiple of 2.
+        atomic_u16, AtomicU16
+    );
+    atomic_view!(
+        /// Atomic view of four bytes; the offset must be a multiple of 4.
+        atomic_u32, AtomicU32
+    );
+    atomic_view!(
+        /// Atomic view of eight bytes; the offset must be a multiple of 8.
+        atomic_u64, AtomicU64
+    );
+}
+
+impl Clone for FrameRef {
+    fn clone(&self) -> Self {
+        match frames::get(self.0) {
+            Some(()) => FrameRef(self.0),
+            None => panic!("frame reference count saturated"),
+        }
+    }
+}
+
+impl Drop for FrameRef {
+    fn drop(&mut self) {
+        frames::put(self.0);
+    }
+}

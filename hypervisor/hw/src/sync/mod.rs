@@ -1,0 +1,147 @@
+//! Ranked spin locks and an epoch-free "once". Interrupts are off in the hypervisor wherever a lock is held (see
+//! `docs/adr`), so there is a single lock kind.
+//!
+//! A CPU may take a lock only if its rank is higher than every rank it holds. Debug builds check that.
+
+use core::ops::{Deref, DerefMut};
+
+/// Lock ranks, low to high; the table with the reasons is `docs/security/locking.md`.
+pub mod rank {
+    /// The list of domains.
+    pub const DOMAIN_LIST: u8 = 10;
+    /// A domain's life-cycle state.
+    pub const DOMAIN: u8 = 20;
+    /// The run loop's half of a vCPU.
+    pub const VCPU: u8 = 25;
+    /// Writers of a domain's physical-to-machine map.
+    pub const P2M: u8 = 30;
+    /// Grant table.
+    pub const GRANT: u8 = 40;
+    /// Event-channel ports of a domain.
+    pub const PORT: u8 = 50;
+    /// Virtual interrupt controllers shared by a domain's vCPUs, PCI state.
+    pub const DEVICE: u8 = 54;
+    /// Physical interrupt bindings.
+    pub const IRQ: u8 = 56;
+    /// Scheduler run queues.
+    pub const RUNQ: u8 = 60;
+    /// Frame allocator, heap.
+    pub const FRAMES: u8 = 70;
+    /// Host heap allocator (below FRAMES users on its slow path).
+    pub const HEAP: u8 = 68;
+    /// Log ring and consoles.
+    pub const LOG: u8 = 80;
+}
+
+/// A spin lock of a fixed rank around a value.
+pub struct SpinLock<T, const RANK: u8> {
+    inner: spin::mutex::SpinMutex<T>,
+}
+
+/// Access to the locked value; the lock opens when this is dropped.
+pub struct SpinGuard<'a, T, const RANK: u8> {
+    inner: spin::mutex::SpinMutexGuard<'a, T>,
+    ordered: bool,
+}
+
+impl<T, const RANK: u8> SpinLock<T, RANK> {
+    /// Wraps `value`.
+    pub const fn new(value: T) -> Self {
+        SpinLock {
+            inner: spin::mutex::SpinMutex::new(value),
+        }
+    }
+
+    /// Waits for the lock. Panics in debug builds if this CPU holds a lock of this or a higher rank.
+    #[inline]
+    pub fn lock(&self) -> SpinGuard<'_, T, RANK> {
+        held::check(RANK);
+        let inner = self.inner.lock();
+        held::push(RANK);
+        SpinGuard {
+            inner,
+            ordered: true,
+        }
+    }
+
+    /// Takes a second lock of the same rank. The caller must take such pairs in one global order (ascending domid).
+    #[inline]
+    pub fn lock_second(&self) -> SpinGuard<'_, T, RANK> {
+        let inner = self.inner.lock();
+        SpinGuard {
+            inner,
+            ordered: false,
+        }
+    }
+
+    /// The lock if it is free now. Never waits, so any rank may try (panic path, run loop).
+    #[inline]
+    pub fn try_lock(&self) -> Option<SpinGuard<'_, T, RANK>> {
+        let inner = self.inner.try_lock()?;
+        Some(SpinGuard {
+            inner,
+            ordered: false,
+        })
+    }
+
+    /// The value, without locking, since `&mut` proves that nobody else has it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+}
+
+impl<T, const RANK: u8> Deref for SpinGuard<'_, T, RANK> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T, const RANK: u8> DerefMut for SpinGuard<'_, T, RANK> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+impl<T, const RANK: u8> Drop for SpinGuard<'_, T, RANK> {
+    fn drop(&mut self) {
+        if self.ordered {
+            held::pop(RANK);
+        }
+    }
+}
+
+/// Ranks held by this CPU (this thread, on the host).
+#[cfg(all(debug_assertions, not(target_os = "none")))]
+mod held {
+    use std::cell::RefCell;
+    std::thread_local!(static HELD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
+
+    pub fn check(rank: u8) {
+        HELD.with_borrow(|h| {
+            if let Some(&top) = h.iter().max() {
+                assert!(rank > top, "lock rank {rank} taken while {top} is held");
+            }
+        });
+    }
+    pub fn push(rank: u8) {
+        HELD.with_borrow_mut(|h| h.push(rank));
+    }
+    pub fn pop(rank: u8) {
+        HELD.with_borrow_mut(|h| {
+            if let Some(at) = h.iter().rposition(|&r| r == rank) {
+                h.remove(at);
+            }
+        });
+    }
+}
+
+#[cfg(not(all(debug_assertions, not(target_os = "none"))))]
+mod held {
+    #[inline(always)]
+    pub fn check(_: u8) {}
+    #[inline(always)]
+    pub fn push(_: u8) {}
+    #[inline(always)]
+    pub fn pop(_: u8) {}
+}

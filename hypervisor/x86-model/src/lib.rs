@@ -1,0 +1,12 @@
+//! x86 as data: registers, tables, walks and codecs. Executes nothing and knows no Xen policy, so all of it
+//! runs and is tested on any host.
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod addr;
+pub mod gprs;
+pub mod width;
+
+pub use addr::{Gfn, Gpa, Gva, Hpa, Mfn, PAGE_SHIFT, PAGE_SIZE};
+pub use gprs::{Gpr, Gprs};
+pub use width::Width;
