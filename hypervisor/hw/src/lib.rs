@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+pub mod bootinfo;
 pub mod log;
 pub mod machine;
 pub mod mem;
@@ -20,6 +21,7 @@ pub use host::FakeMachine as Hw;
 pub use x86::Metal as Hw;
 
 /// The virtual CPU of [`Hw`].
+#[cfg(not(target_os = "none"))]
 pub type HwVcpu = <Hw as machine::Machine>::Vcpu;
 
 pub use machine::{GuestContext, Machine};

@@ -7,3 +7,6 @@ fn main() {
     eprintln!("this is a bare-metal image: build it with `cargo xtask build`");
     std::process::exit(1);
 }
+
+#[cfg(target_os = "none")]
+mod boot;

@@ -45,6 +45,11 @@ pub fn pointer(hpa: Hpa) -> *mut u8 {
     base().wrapping_add(offset)
 }
 
+/// Fake machine address of a pointer that [`pointer`] gave.
+pub fn address(ptr: *const u8) -> Hpa {
+    Hpa((ptr as usize - base() as usize) as u64)
+}
+
 /// Sets up the frame table once per process.
 pub fn init() {
     static DONE: OnceLock<()> = OnceLock::new();

@@ -1,6 +1,17 @@
 //! The hypervisor's log: a memory ring from the first instruction, replayed to every console found later.
 //!
-//! Hypervisor lines and lines that a guest can cause are separate classes; the second is rate-limited.
+//! Hypervisor lines and lines that a guest can cause are separate classes; the second is rate-limited by default.
+//! State is under one lock of the highest rank, so that any code may log; a panic takes the lock by force.
+
+pub mod levels;
+pub mod ring;
+#[cfg(target_os = "none")]
+mod sink;
+pub mod stamp;
+pub mod uart;
+
+#[cfg(target_os = "none")]
+pub use sink::*;
 
 use core::fmt;
 
@@ -29,18 +40,13 @@ pub enum Class {
 
 /// Writes one line (without its newline).
 pub fn emit(level: Level, class: Class, args: fmt::Arguments<'_>) {
-    sink(level, class, args);
-}
-
-#[cfg(not(target_os = "none"))]
-fn sink(level: Level, class: Class, args: fmt::Arguments<'_>) {
+    #[cfg(not(target_os = "none"))]
     if level <= Level::Info || std::env::var_os("XENOLITH_LOG").is_some() {
         std::eprintln!("(XEN) [{level:?}/{class:?}] {args}");
     }
+    #[cfg(target_os = "none")]
+    sink::line(level, class, args);
 }
-
-#[cfg(target_os = "none")]
-fn sink(_level: Level, _class: Class, _args: fmt::Arguments<'_>) {}
 
 /// Logs an error of the hypervisor.
 #[macro_export]

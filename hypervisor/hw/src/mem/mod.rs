@@ -5,6 +5,7 @@
 
 pub mod frames;
 pub mod handle;
+pub mod heap;
 pub mod stage2;
 
 pub use frames::{FrameKind, alloc_contiguous, free_contiguous, free_frames, total_frames};
@@ -26,5 +27,17 @@ pub fn phys_to_virt(hpa: Hpa) -> *mut u8 {
     #[cfg(not(target_os = "none"))]
     {
         crate::host::arena::pointer(hpa)
+    }
+}
+
+/// Machine address of a pointer that [`phys_to_virt`] gave.
+pub fn virt_to_phys(ptr: *const u8) -> Hpa {
+    #[cfg(target_os = "none")]
+    {
+        Hpa((ptr as usize - DIRECT_MAP_BASE) as u64)
+    }
+    #[cfg(not(target_os = "none"))]
+    {
+        crate::host::arena::address(ptr)
     }
 }

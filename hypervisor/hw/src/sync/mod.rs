@@ -84,6 +84,15 @@ impl<T, const RANK: u8> SpinLock<T, RANK> {
         })
     }
 
+    /// Opens the lock whoever holds it: for the panic path, which must print whatever happened.
+    ///
+    /// # Safety
+    /// The holder must never use its guard again, or both must tolerate each other's writes.
+    pub unsafe fn force_unlock(&self) {
+        // SAFETY: the caller's contract.
+        unsafe { self.inner.force_unlock() }
+    }
+
     /// The value, without locking, since `&mut` proves that nobody else has it.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()

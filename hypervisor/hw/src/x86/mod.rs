@@ -1,1 +1,7 @@
 //! The metal: x86-64 with AMD-V (and later VT-x).
+
+pub mod boot;
+mod panic;
+
+/// The machine.
+pub struct Metal;

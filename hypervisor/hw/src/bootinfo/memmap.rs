@@ -1,0 +1,244 @@
+//! The machine's memory map: kinds, clean-up, and a small set of free ranges for placing things before the frame
+//! table exists. Addresses and lengths in bytes.
+
+use arrayvec::ArrayVec;
+
+/// What a range of physical addresses is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Usable RAM.
+    Ram,
+    /// RAM with ACPI tables, usable once they have been read.
+    AcpiReclaim,
+    /// RAM that the firmware uses at run time.
+    AcpiNvs,
+    /// Persistent memory.
+    Persistent,
+    /// Devices, firmware, or anything unknown.
+    Reserved,
+    /// RAM that fails.
+    Bad,
+}
+
+impl Kind {
+    /// From an E820 type number (ACPI 6.5, table 15.7). Unknown ones are reserved.
+    pub const fn from_e820(kind: u32) -> Self {
+        match kind {
+            1 => Kind::Ram,
+            3 => Kind::AcpiReclaim,
+            4 => Kind::AcpiNvs,
+            5 => Kind::Bad,
+            7 => Kind::Persistent,
+            _ => Kind::Reserved,
+        }
+    }
+
+    /// The E820 type number.
+    pub const fn to_e820(self) -> u32 {
+        match self {
+            Kind::Ram => 1,
+            Kind::Reserved => 2,
+            Kind::AcpiReclaim => 3,
+            Kind::AcpiNvs => 4,
+            Kind::Bad => 5,
+            Kind::Persistent => 7,
+        }
+    }
+
+    /// From an EFI memory type (UEFI 2.10, 7.2.1), after boot services have ended.
+    pub const fn from_efi(kind: u32) -> Self {
+        match kind {
+            // Loader and boot-services code and data, conventional memory.
+            1..=4 | 7 => Kind::Ram,
+            8 => Kind::Bad,
+            9 => Kind::AcpiReclaim,
+            10 => Kind::AcpiNvs,
+            14 => Kind::Persistent,
+            _ => Kind::Reserved,
+        }
+    }
+}
+
+/// A range of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// First byte.
+    pub base: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Kind.
+    pub kind: Kind,
+}
+
+/// A half-open range of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+}
+
+impl Range {
+    /// The pages that `start .. start + len` touches, or nothing if it is empty.
+    pub const fn pages(start: u64, len: u64) -> Range {
+        if len == 0 {
+            return Range { start, end: start };
+        }
+        let end = start.saturating_add(len);
+        Range {
+            start: start & !0xfff,
+            end: if end > u64::MAX - 0xfff {
+                u64::MAX & !0xfff
+            } else {
+                (end + 0xfff) & !0xfff
+            },
+        }
+    }
+
+    /// Bytes.
+    pub const fn len(self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Whether nothing is in it.
+    pub const fn is_empty(self) -> bool {
+        self.start >= self.end
+    }
+}
+
+/// Disjoint, sorted ranges. Operations that would need more than `N` fail instead of losing the order.
+#[derive(Clone, Debug, Default)]
+pub struct Ranges<const N: usize> {
+    list: ArrayVec<Range, N>,
+}
+
+impl<const N: usize> Ranges<N> {
+    /// No ranges.
+    pub const fn new() -> Self {
+        Ranges {
+            list: ArrayVec::new_const(),
+        }
+    }
+
+    /// The whole 4 KiB pages of RAM in `regions` that no region of another kind touches, below `limit`.
+    /// Returns false if some had to be left out for lack of room.
+    pub fn ram(regions: &[Region], limit: u64) -> (Self, bool) {
+        Self::of_kinds(regions, limit, &[Kind::Ram])
+    }
+
+    /// As [`Ranges::ram`], for several kinds.
+    pub fn of_kinds(regions: &[Region], limit: u64, kinds: &[Kind]) -> (Self, bool) {
+        let mut this = Self::new();
+        let mut complete = true;
+        for r in regions.iter().filter(|r| kinds.contains(&r.kind)) {
+            let end = r.base.saturating_add(r.len).min(limit) & !0xfff;
+            let start = r.base.saturating_add(0xfff) & !0xfff;
+            complete &= this.add(Range { start, end });
+        }
+        for r in regions.iter().filter(|r| !kinds.contains(&r.kind)) {
+            complete &= this.subtract(Range::pages(r.base, r.len));
+        }
+        (this, complete)
+    }
+
+    /// Adds a range, merging with what it touches. False if there is no room.
+    pub fn add(&mut self, mut new: Range) -> bool {
+        if new.is_empty() {
+            return true;
+        }
+        self.list.retain(|r| {
+            let touches = r.start <= new.end && new.start <= r.end;
+            if touches {
+                new.start = new.start.min(r.start);
+                new.end = new.end.max(r.end);
+            }
+            !touches
+        });
+        let at = self.list.partition_point(|r| r.start < new.start);
+        self.list.try_insert(at, new).is_ok()
+    }
+
+    /// Removes a range. If a split finds no room, the smaller piece is lost too, and the result is false.
+    pub fn subtract(&mut self, cut: Range) -> bool {
+        let mut complete = true;
+        if cut.is_empty() {
+            return true;
+        }
+        let mut i = 0;
+        while let Some(&r) = self.list.get(i) {
+            if r.start >= cut.end || r.end <= cut.start {
+                i += 1;
+                continue;
+            }
+            let low = Range {
+                start: r.start,
+                end: cut.start.max(r.start),
+            };
+            let high = Range {
+                start: cut.end.min(r.end),
+                end: r.end,
+            };
+            match (low.is_empty(), high.is_empty()) {
+                (true, true) => {
+                    self.list.remove(i);
+                }
+                (false, true) => self.list[i] = low,
+                (true, false) => self.list[i] = high,
+                (false, false) => {
+                    self.list[i] = low;
+                    if self.list.try_insert(i + 1, high).is_err() {
+                        complete = false;
+                        if high.len() > low.len() {
+                            self.list[i] = high;
+                        }
+                    }
+                }
+            }
+            if self.list.get(i).is_some_and(|r| r.end <= cut.start) {
+                i += 1;
+            }
+        }
+        complete
+    }
+
+    /// Takes `len` bytes (a multiple of 4 KiB) aligned to `align` (a power of two, at least 4 KiB) from as high as
+    /// possible below `limit`.
+    pub fn take_top(&mut self, len: u64, align: u64, limit: u64) -> Option<u64> {
+        let found = self.list.iter().rev().find_map(|r| {
+            let start = r.end.min(limit).checked_sub(len)? & !(align - 1);
+            (start >= r.start).then_some(start)
+        })?;
+        let range = Range {
+            start: found,
+            end: found + len,
+        };
+        // A failed split would lose memory, never hand it out twice.
+        self.subtract(range);
+        Some(found)
+    }
+
+    /// The ranges, ascending.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Range> + '_ {
+        self.list.iter().copied()
+    }
+
+    /// Sum of all lengths.
+    pub fn total(&self) -> u64 {
+        self.list.iter().map(|r| r.len()).sum()
+    }
+
+    /// End of the highest range, 0 if there is none.
+    pub fn end(&self) -> u64 {
+        self.list.last().map_or(0, |r| r.end)
+    }
+
+    /// Whether the whole of `range` is inside.
+    pub fn contains(&self, range: Range) -> bool {
+        range.is_empty()
+            || self
+                .list
+                .iter()
+                .any(|r| r.start <= range.start && range.end <= r.end)
+    }
+}

@@ -1,0 +1,22 @@
+//! What happens between the loader and the first domain.
+
+use hv_hw::mem::heap::Heap;
+use hv_hw::x86::boot;
+
+#[global_allocator]
+static HEAP: Heap = Heap::new();
+
+/// Called once by the entry stub, on the boot CPU's stack, in long mode, with what the loader passed in EAX and EBX.
+// SAFETY: the symbol is unique, and only the entry stub calls it.
+#[unsafe(no_mangle)]
+extern "C" fn xenolith_main(magic: u32, info: u32) -> ! {
+    let info = boot::start(magic, info);
+    hv_hw::info!("{:?} {:?}", info.entry, info.loader);
+    for r in &info.regions {
+        hv_hw::info!("{:x?}", r);
+    }
+    for m in &info.modules {
+        hv_hw::info!("{:x?}", m);
+    }
+    panic!("nothing more to start");
+}
