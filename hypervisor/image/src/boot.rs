@@ -11,6 +11,7 @@ static HEAP: Heap = Heap::new();
 #[unsafe(no_mangle)]
 extern "C" fn xenolith_main(magic: u32, info: u32) -> ! {
     let info = boot::start(magic, info);
+    boot::init_memory(info);
     hv_hw::info!("{:?} {:?}", info.entry, info.loader);
     for r in &info.regions {
         hv_hw::info!("{:x?}", r);

@@ -89,7 +89,7 @@ impl Range {
         Range {
             start: start & !0xfff,
             end: if end > u64::MAX - 0xfff {
-                u64::MAX & !0xfff
+                !0xfff
             } else {
                 (end + 0xfff) & !0xfff
             },

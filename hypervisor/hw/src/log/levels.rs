@@ -60,7 +60,7 @@ pub enum Verdict {
 }
 
 /// A token bucket over nanoseconds: bursts of `BURST` lines, one more every `STEP_NS`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RateLimit {
     /// Lines let through that have not been paid back by time; at most `BURST`.
     used: u32,

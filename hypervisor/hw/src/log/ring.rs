@@ -9,6 +9,12 @@ pub struct Ring<const N: usize> {
     cleared: u64,
 }
 
+impl<const N: usize> Default for Ring<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<const N: usize> Ring<N> {
     /// An empty ring.
     pub const fn new() -> Self {

@@ -29,6 +29,8 @@ pub mod rank {
     pub const FRAMES: u8 = 70;
     /// Host heap allocator (below FRAMES users on its slow path).
     pub const HEAP: u8 = 68;
+    /// The hypervisor's own page tables.
+    pub const HOST_MAP: u8 = 69;
     /// Log ring and consoles.
     pub const LOG: u8 = 80;
 }

@@ -1,6 +1,7 @@
 //! The metal: x86-64 with AMD-V (and later VT-x).
 
 pub mod boot;
+pub mod paging;
 mod panic;
 
 /// The machine.

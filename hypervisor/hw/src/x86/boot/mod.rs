@@ -2,7 +2,14 @@
 //!
 //! Runs on the boot CPU alone, in the order of [`start`]; what it leaves behind is read-only afterwards.
 
+mod cpu;
 mod entry;
 mod loader;
+mod memory;
 
+pub use cpu::init_cpu;
 pub use loader::{info, start};
+pub use memory::{
+    ModuleData, image, init as init_memory, phys_of, ram, take_module, trampoline_page,
+    trampoline_root,
+};
