@@ -1,2 +1,69 @@
-//! Build, run, test and measure Xenolith.
-fn main() {}
+//! Build, run, test and measure Xenolith: `cargo xtask --help`.
+#![forbid(unsafe_code)]
+
+mod build;
+mod exec;
+mod iso;
+mod lints;
+mod media;
+mod run;
+mod setup;
+mod soak;
+mod source;
+mod test;
+mod ui;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Build, run, test and measure Xenolith.
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install and fetch what the other commands need (they call it themselves).
+    Setup(setup::Args),
+    /// Build the hypervisor: target/image/xenolith.
+    Build(build::Args),
+    /// Boot Xenolith with a Debian dom0 in QEMU; ends at a shell in dom0.
+    Run(run::Args),
+    /// Run every check and test; the last line is `N passed, N failed, N skipped`.
+    Test(test::Args),
+    /// Make a GRUB boot image (BIOS and EFI) from any kernel.
+    Iso(iso::Args),
+    /// Check the rules of the source tree.
+    Lint,
+    /// Boot many times in a row.
+    Soak(soak::Args),
+}
+
+fn main() -> ExitCode {
+    let result: Result<bool> = match Cli::parse().command {
+        Command::Setup(args) => setup::run(&args).map(|()| true),
+        Command::Build(args) => build::run(&args).map(|()| true),
+        Command::Run(args) => run::run(&args),
+        Command::Test(args) => test::run(&args),
+        Command::Iso(args) => iso::run(&args).map(|()| true),
+        Command::Lint => lints::run(),
+        Command::Soak(args) => soak::run(&args),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            // One line: what failed, and each reason behind it.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

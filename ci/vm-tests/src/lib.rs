@@ -1,0 +1,64 @@
+//! The VM tests: which machine boots what, and what must be seen. One file per area.
+//!
+//! Rows are data; `cargo xtask test` runs them. A row asks one question and its name says which.
+#![forbid(unsafe_code)]
+
+mod boot;
+mod devices;
+mod power;
+mod row;
+mod smp;
+
+use anyhow::{Context, Result};
+
+pub use row::{End, FATAL, Level, READY, Step, VmTest};
+
+/// Every test, in the order in which they are run: what the others stand on comes first.
+pub fn all() -> Vec<VmTest> {
+    let mut rows = boot::rows();
+    rows.extend(power::rows());
+    rows.extend(smp::rows());
+    rows.extend(devices::rows());
+    rows
+}
+
+/// The test called `name`.
+pub fn find(name: &str) -> Result<VmTest> {
+    let known = || {
+        all()
+            .into_iter()
+            .map(|t| t.name)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    all()
+        .into_iter()
+        .find(|t| t.name == name)
+        .with_context(|| format!("no VM test `{name}`; there are: {}", known()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use vmtest::machine::Machine;
+    use vmtest::paths;
+
+    #[test]
+    fn names_are_unique_and_rows_refer_to_what_exists() {
+        let mut names = BTreeSet::new();
+        for row in all() {
+            assert!(names.insert(row.name.clone()), "{} twice", row.name);
+            Machine::load(row.machine).expect("the row's machine exists");
+            if let Some(script) = row.script {
+                let path = paths::root().join(format!("ci/vm-tests/dom0/{script}.sh"));
+                assert!(path.exists(), "{} is missing", path.display());
+            }
+            assert!(
+                row.script.is_some() || !row.steps.is_empty(),
+                "{} looks at nothing",
+                row.name
+            );
+        }
+    }
+}

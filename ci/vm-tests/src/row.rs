@@ -1,0 +1,182 @@
+//! What one VM test is made of.
+
+use vmtest::machine::Firmware;
+
+/// The line that dom0's init prints when the system is usable.
+pub const READY: &str = "XENOLITH-DOM0-READY";
+
+/// Texts that end a test at once, whatever it waits for.
+pub const FATAL: &[&str] = &[
+    "Kernel panic - not syncing",
+    "BUG: ",
+    "Oops: ",
+    "Xenolith panic",
+    "HYPERVISOR PANIC",
+    "Panic on CPU",
+    "you need to load the kernel first",
+];
+
+/// How much time a run may take; a run includes the levels below its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The few tests that show most: seconds to two minutes.
+    Quick,
+    /// What every change must pass: within half an hour on two cores.
+    Normal,
+    /// Everything.
+    Full,
+}
+
+/// One thing that happens in a test, in order.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    /// This text must appear.
+    See(&'static str),
+    /// This is typed.
+    Type(&'static str),
+}
+
+/// How a test ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The machine is killed once everything was seen.
+    Kill,
+    /// The machine must switch itself off.
+    PowerOff,
+}
+
+/// A test.
+#[derive(Clone, Debug)]
+pub struct VmTest {
+    /// `area/question`.
+    pub name: String,
+    /// From which level on it runs.
+    pub level: Level,
+    /// Name of the machine file.
+    pub machine: &'static str,
+    /// Number of CPUs.
+    pub cpus: u32,
+    /// Firmware.
+    pub firmware: Firmware,
+    /// Series of dom0's kernel.
+    pub kernel: &'static str,
+    /// Added to the hypervisor's command line.
+    pub cmdline: &'static str,
+    /// Added to dom0's command line.
+    pub dom0_cmdline: &'static str,
+    /// More QEMU arguments; `{disk}` stands for the test disk.
+    pub devices: &'static [&'static str],
+    /// Size of the test disk in MiB, 0 for none.
+    pub disk_mib: u32,
+    /// Script that dom0 runs.
+    pub script: Option<&'static str>,
+    /// What happens on the console, before the script's result.
+    pub steps: Vec<Step>,
+    /// How it ends.
+    pub end: End,
+    /// Seconds on top of the machine's time-out.
+    pub extra_time: u64,
+    /// Only makes sense with a hypervisor below.
+    pub needs_xen: bool,
+}
+
+impl VmTest {
+    /// A test that boots the 6.1 kernel on a two-CPU q35 machine with BIOS, and looks at nothing yet.
+    pub fn new(name: impl Into<String>, level: Level) -> Self {
+        Self {
+            name: name.into(),
+            level,
+            machine: "q35",
+            cpus: 2,
+            firmware: Firmware::Bios,
+            kernel: "6.1",
+            cmdline: "",
+            dom0_cmdline: "",
+            devices: &[],
+            disk_mib: 0,
+            script: None,
+            steps: Vec::new(),
+            end: End::Kill,
+            extra_time: 0,
+            needs_xen: false,
+        }
+    }
+
+    /// With this many CPUs.
+    pub fn cpus(mut self, cpus: u32) -> Self {
+        self.cpus = cpus;
+        self
+    }
+
+    /// With this dom0 kernel.
+    pub fn kernel(mut self, series: &'static str) -> Self {
+        self.kernel = series;
+        self
+    }
+
+    /// On this machine.
+    pub fn machine(mut self, name: &'static str) -> Self {
+        self.machine = name;
+        self
+    }
+
+    /// With EFI firmware.
+    pub fn efi(mut self) -> Self {
+        self.firmware = Firmware::Efi;
+        self
+    }
+
+    /// With these devices.
+    pub fn devices(mut self, args: &'static [&'static str]) -> Self {
+        self.devices = args;
+        self
+    }
+
+    /// With a test disk of this size.
+    pub fn disk(mut self, mib: u32) -> Self {
+        self.disk_mib = mib;
+        self
+    }
+
+    /// With this script in dom0.
+    pub fn script(mut self, name: &'static str) -> Self {
+        self.script = Some(name);
+        self
+    }
+
+    /// With this on dom0's command line.
+    pub fn dom0_cmdline(mut self, line: &'static str) -> Self {
+        self.dom0_cmdline = line;
+        self
+    }
+
+    /// With this on the hypervisor's command line.
+    pub fn cmdline(mut self, line: &'static str) -> Self {
+        self.cmdline = line;
+        self
+    }
+
+    /// With these events on the console.
+    pub fn steps(mut self, steps: &[Step]) -> Self {
+        self.steps = steps.to_vec();
+        self
+    }
+
+    /// Must switch itself off at the end.
+    pub fn powers_off(mut self) -> Self {
+        self.end = End::PowerOff;
+        self
+    }
+
+    /// May take longer.
+    pub fn extra_time(mut self, seconds: u64) -> Self {
+        self.extra_time = seconds;
+        self
+    }
+
+    /// Is skipped without a hypervisor.
+    pub fn needs_xen(mut self) -> Self {
+        self.needs_xen = true;
+        self
+    }
+}

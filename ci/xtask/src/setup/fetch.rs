@@ -1,0 +1,286 @@
+//! Fills the cache: Debian's kernels, a static busybox, the peer hypervisor. See `ci/images.toml`.
+//!
+//! Packages come by `apt-get download`, which checks Debian's signatures, and are only unpacked into the cache:
+//! nothing of them is installed on this machine.
+
+use super::{apt, modules};
+use crate::{exec, ui};
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use vmtest::{kernels, paths};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Images {
+    kernel: Vec<Kernel>,
+    file: Vec<SingleFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kernel {
+    series: String,
+    package: String,
+    version: String,
+    sha256: String,
+    /// The package that depends on the series' newest kernel.
+    meta: String,
+    #[allow(dead_code, reason = "for people; every image states its licence")]
+    licence: String,
+}
+
+/// One file out of a package.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SingleFile {
+    name: String,
+    package: String,
+    path: String,
+    #[allow(dead_code, reason = "for people; every image states its licence")]
+    licence: String,
+}
+
+fn images() -> Result<Images> {
+    let path = paths::root().join("ci/images.toml");
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    toml::from_str(&text).with_context(|| format!("{} is malformed", path.display()))
+}
+
+/// The kernel series that `ci/images.toml` names.
+pub fn series() -> Result<Vec<String>> {
+    Ok(images()?.kernel.into_iter().map(|k| k.series).collect())
+}
+
+/// Empties the cache.
+pub fn forget() -> Result<()> {
+    for part in ["kernels", "busybox", "peer", "debs"] {
+        let dir = paths::cache().join(part);
+        if dir.exists() {
+            fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Fetches what the cache lacks.
+pub fn ensure() -> Result<()> {
+    let images = images()?;
+    for kernel in &images.kernel {
+        ensure_kernel(kernel).with_context(|| format!("Debian kernel {}", kernel.series))?;
+    }
+    for file in &images.file {
+        ensure_file(file).with_context(|| format!("package {}", file.package))?;
+    }
+    Ok(())
+}
+
+fn ensure_kernel(wanted: &Kernel) -> Result<()> {
+    let dir = kernels::dir(&wanted.series);
+    // Changes when the entry or the list of modules changes; written last, so half a job counts as none.
+    let stamp = format!(
+        "{} {} {}\n{}\n",
+        wanted.package,
+        wanted.version,
+        wanted.sha256,
+        modules::WANTED.join(" ")
+    );
+    if fs::read_to_string(dir.join("stamp")).is_ok_and(|s| s == stamp) {
+        return Ok(());
+    }
+    let deb = match download(&wanted.package, Some(&wanted.version)) {
+        Ok(deb) => {
+            let digest = sha256(&deb)?;
+            if digest != wanted.sha256 {
+                fs::remove_file(&deb)?;
+                bail!(
+                    "{} has digest {digest}, ci/images.toml says {}",
+                    deb.display(),
+                    wanted.sha256
+                );
+            }
+            deb
+        }
+        Err(gone) => {
+            let package = newest(wanted).with_context(|| format!("{gone:#}"))?;
+            ui::say(&format!(
+                "Debian no longer serves {} {}: taking {package}",
+                wanted.package, wanted.version
+            ));
+            download(&package, None)?
+        }
+    };
+    let step = ui::step(&format!("unpack kernel {}", wanted.series));
+    let unpacked = unpack(&deb)?;
+    if dir.exists() {
+        fs::remove_dir_all(&dir)?;
+    }
+    fs::create_dir_all(dir.join("modules"))?;
+    let tree = only_entry(&unpacked.join("lib/modules"))
+        .or_else(|_| only_entry(&unpacked.join("usr/lib/modules")))?;
+    let release = tree
+        .file_name()
+        .context("no release")?
+        .to_string_lossy()
+        .into_owned();
+    let image = unpacked.join(format!("boot/vmlinuz-{release}"));
+    fs::copy(&image, dir.join("vmlinuz"))
+        .with_context(|| format!("no {} in the package", image.display()))?;
+    let count = modules::collect(&tree, &dir.join("modules"))?;
+    fs::write(dir.join("release"), format!("{release}\n"))?;
+    fs::write(
+        dir.join("sha256"),
+        format!("{}  {}\n", sha256(&deb)?, deb.display()),
+    )?;
+    fs::write(dir.join("stamp"), stamp)?;
+    fs::remove_dir_all(&unpacked)?;
+    step.end("ok", &format!("{release}, {count} modules"));
+    Ok(())
+}
+
+fn ensure_file(wanted: &SingleFile) -> Result<()> {
+    let dir = paths::cache().join(&wanted.name);
+    let base = if wanted.name == "peer" {
+        "xen.gz"
+    } else {
+        &wanted.name
+    };
+    let place = dir.join(base);
+    if place.exists() {
+        return Ok(());
+    }
+    let deb = download(&wanted.package, None)?;
+    let unpacked = unpack(&deb)?;
+    fs::create_dir_all(&dir)?;
+    let source = [&wanted.path, &format!("usr/{}", wanted.path)]
+        .map(|p| unpacked.join(p))
+        .into_iter()
+        .find(|p| p.exists());
+    let source = source.with_context(|| format!("{} is not in {}", wanted.path, deb.display()))?;
+    let part = dir.join("part");
+    fs::copy(&source, &part)?;
+    fs::write(
+        dir.join("sha256"),
+        format!("{}  {}\n", sha256(&deb)?, deb.display()),
+    )?;
+    fs::rename(&part, &place)?;
+    fs::remove_dir_all(&unpacked)?;
+    Ok(())
+}
+
+/// `apt-get download` into the cache; the path of the package.
+fn download(package: &str, version: Option<&str>) -> Result<PathBuf> {
+    let dir = paths::cache().join("debs").join(package);
+    fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    if let Ok(deb) = only_entry(&dir) {
+        return Ok(deb);
+    }
+    let spec = version.map_or(package.to_owned(), |v| format!("{package}={v}"));
+    let get = || {
+        // apt's own download user may not enter a home directory; as root apt then says so and goes on.
+        let mut command = exec::command("apt-get", ["download", "-q", &spec]);
+        command.current_dir(&dir).env("LC_ALL", "C");
+        let step = ui::step(&format!("fetch {spec}"));
+        let output = exec::collect(command, |line| step.detail(line))?;
+        step.end(if output.ok { "ok" } else { "no" }, "");
+        Ok::<_, anyhow::Error>(output)
+    };
+    let mut output = get()?;
+    if !output.ok {
+        if version.is_some_and(|v| v.contains("~bpo12")) {
+            apt::ensure_backports()?;
+        }
+        if apt::update().is_ok() {
+            output = get()?;
+        }
+    }
+    if !output.ok {
+        let reason = output
+            .lines
+            .iter()
+            .find(|l| l.starts_with("E:"))
+            .cloned()
+            .unwrap_or_default();
+        bail!(
+            "`apt-get download {spec}` failed: {reason} (no network, or `apt-get update` is due)"
+        );
+    }
+    only_entry(&dir)
+}
+
+/// The newest kernel package of a series that apt knows.
+fn newest(wanted: &Kernel) -> Result<String> {
+    let table = exec::text("apt-cache", &["madison", &wanted.meta]).unwrap_or_default();
+    let prefix = format!("{}.", wanted.series);
+    let version = table
+        .lines()
+        .filter_map(|l| l.split('|').nth(1))
+        .map(str::trim)
+        .find(|v| v.starts_with(&prefix));
+    let version = version.with_context(|| {
+        format!(
+            "Debian {} has no kernel {} in apt's lists; is the network there?",
+            apt::codename(),
+            wanted.series
+        )
+    })?;
+    let record = exec::text(
+        "apt-cache",
+        &["show", &format!("{}={version}", wanted.meta)],
+    )
+    .unwrap_or_default();
+    let depends = record
+        .lines()
+        .find_map(|l| l.strip_prefix("Depends: "))
+        .unwrap_or_default();
+    let package = depends
+        .split([',', ' '])
+        .find(|w| w.starts_with("linux-image-"));
+    package
+        .map(String::from)
+        .with_context(|| format!("{} {version} names no kernel package", wanted.meta))
+}
+
+fn unpack(deb: &Path) -> Result<PathBuf> {
+    let dir = deb
+        .parent()
+        .context("a package lies in a directory")?
+        .with_extension("unpacked");
+    if dir.exists() {
+        fs::remove_dir_all(&dir)?;
+    }
+    let mut command = exec::command("dpkg-deb", ["-x"]);
+    command.arg(deb).arg(&dir);
+    let output = exec::collect(command, |_| {})?;
+    if !output.ok {
+        bail!(
+            "cannot unpack {}: {}; remove it and try again",
+            deb.display(),
+            output.tail()
+        );
+    }
+    Ok(dir)
+}
+
+fn only_entry(dir: &Path) -> Result<PathBuf> {
+    let entry = fs::read_dir(dir)
+        .with_context(|| format!("cannot list {}", dir.display()))?
+        .next();
+    Ok(entry
+        .with_context(|| format!("{} is empty", dir.display()))??
+        .path())
+}
+
+fn sha256(file: &Path) -> Result<String> {
+    let name = file.display().to_string();
+    // sha256sum starts the line with a backslash when the name needed escapes; our names may hold `%3a` only.
+    let line = exec::first_line("sha256sum", &[&name])
+        .with_context(|| format!("sha256sum {name} failed"))?;
+    Ok(line
+        .split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .to_owned())
+}

@@ -1,0 +1,127 @@
+//! `cargo xtask test`: every check and test, and one closing line.
+
+mod cargo;
+mod report;
+pub mod vm;
+
+use crate::setup::{self, Need};
+use crate::{build, lints};
+use anyhow::Result;
+use clap::ValueEnum;
+use report::Report;
+use vm_tests::Level;
+
+/// What the VM tests run on instead of Xenolith.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Peer {
+    /// Debian's Xen with the same kernel as PVH dom0.
+    Xen,
+    /// The kernel alone on the bare machine: shows whether a test itself is sound.
+    None,
+}
+
+/// Options of `test`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only the few VM tests that show most.
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// The long VM tests too.
+    #[arg(long)]
+    full: bool,
+    /// Run the VM tests on something else, to compare.
+    #[arg(long, value_enum)]
+    peer: Option<Peer>,
+    /// VM tests at a time (default: 2 with two or more CPUs).
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// List the names and end.
+    #[arg(long)]
+    list: bool,
+    /// Only what has this text in its name, for example `vm/boot` or `lint`.
+    filter: Option<String>,
+}
+
+/// Names of the checks that are not VM tests.
+const CHECKS: &[&str] = &[
+    "fmt",
+    "clippy/host",
+    "clippy/metal",
+    "lint",
+    "host",
+    "build",
+];
+
+/// Runs what is selected; true if nothing failed.
+pub fn run(args: &Args) -> Result<bool> {
+    let level = match (args.quick, args.full) {
+        (true, _) => Level::Quick,
+        (_, true) => Level::Full,
+        _ => Level::Normal,
+    };
+    let wanted = |name: &str| {
+        args.filter
+            .as_ref()
+            .is_none_or(|f| name.contains(f.as_str()) || (name == "lint" && f.contains("lint")))
+    };
+    // Asking for a test by its full name runs it, whatever its level.
+    let exact = |name: &str| args.filter.as_deref() == Some(name);
+    let vm: Vec<_> = vm_tests::all()
+        .into_iter()
+        .filter(|t| {
+            let name = format!("vm/{}", t.name);
+            (wanted(&name) && t.level <= level) || exact(&name) || exact(&t.name)
+        })
+        .collect();
+    let checks: Vec<&str> = CHECKS
+        .iter()
+        .copied()
+        .filter(|c| wanted(c) && args.peer.is_none())
+        .collect();
+    if args.list {
+        checks.iter().for_each(|c| println!("{c}"));
+        vm.iter().for_each(|t| println!("vm/{}", t.name));
+        return Ok(true);
+    }
+    let mut report = Report::default();
+    let needs_machines = !vm.is_empty();
+    setup::ensure(if needs_machines {
+        Need::Machines
+    } else {
+        Need::Build
+    })?;
+    for check in &checks {
+        match *check {
+            "fmt" => cargo::fmt(&mut report),
+            "clippy/host" => cargo::clippy_host(&mut report),
+            "clippy/metal" => cargo::clippy_metal(&mut report),
+            "lint" => lints::report(&mut |name, findings| {
+                let ok = findings.is_empty();
+                report.add(
+                    &format!("lint/{name}"),
+                    if ok { Ok(()) } else { Err(findings.join("\n")) },
+                );
+            })?,
+            "host" => cargo::host_tests(&mut report),
+            _ => {}
+        }
+    }
+    let need_image = args.peer.is_none() && (needs_machines || checks.contains(&"build"));
+    let mut image_ok = true;
+    if need_image {
+        let built = build::build(&build::Args::default());
+        image_ok = built.is_ok();
+        report.add("build", built.map(drop).map_err(|e| format!("{e:#}")));
+    }
+    if !vm.is_empty() && image_ok {
+        vm::run_all(&vm, args.peer, args.jobs, &mut report)?;
+    } else {
+        vm.iter().for_each(|t| {
+            report.add(
+                &format!("vm/{}", t.name),
+                Err("the image was not built".into()),
+            )
+        });
+    }
+    Ok(report.close())
+}

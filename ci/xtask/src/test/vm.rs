@@ -1,0 +1,308 @@
+//! Runs VM tests: media, machine, console, verdict, bundle.
+
+use super::Peer;
+use super::report::Report;
+use crate::{iso as iso_cmd, media, ui};
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+use vm_tests::{End, FATAL, Step, VmTest};
+use vmtest::bundle::Bundle;
+use vmtest::console::Outcome;
+use vmtest::iso::{self, Iso};
+use vmtest::kernels::{self, Kernel};
+use vmtest::machine::{Firmware, Machine};
+use vmtest::qemu::{self, Boot, Vm};
+use vmtest::{kernels as cache, paths};
+
+/// Lines of console shown for a failed test.
+const TAIL: usize = 25;
+
+/// `Ok(seconds)` for a pass, `Err(reason)` for a failure.
+pub type Verdict = Result<f32, String>;
+
+/// What the tests share: the image and the RAM disks.
+pub struct Runner {
+    peer: Option<Peer>,
+    hypervisor: PathBuf,
+    kernels: BTreeMap<String, (Kernel, PathBuf)>,
+    /// Factor on all time-outs, for slow or busy hosts: `XENOLITH_TIMEOUT_SCALE`.
+    scale: f32,
+}
+
+impl Runner {
+    /// A runner for Xenolith, built if need be.
+    pub fn new() -> Result<Self> {
+        let hypervisor = crate::build::build(&crate::build::Args::default())?;
+        Self::with(None, hypervisor)
+    }
+
+    fn with(peer: Option<Peer>, hypervisor: PathBuf) -> Result<Self> {
+        let scale = env::var("XENOLITH_TIMEOUT_SCALE")
+            .ok()
+            .and_then(|s| s.parse().ok())
+            .unwrap_or(1.0);
+        let mut kernels = BTreeMap::new();
+        for series in ["6.1", "6.12"] {
+            let kernel = Kernel::find(series)?;
+            let initrd = media::initrd(&kernel)?;
+            kernels.insert(series.to_owned(), (kernel, initrd));
+        }
+        Ok(Self {
+            peer,
+            hypervisor,
+            kernels,
+            scale,
+        })
+    }
+
+    /// Runs one test with its bundle under `bundle`. The outer error is ours, the inner one the test's.
+    pub fn run(&self, test: &VmTest, bundle: &str) -> Result<Verdict> {
+        let start = Instant::now();
+        let bundle = Bundle::new(bundle)?;
+        let (mut vm, timeout) = self.start(test, &bundle)?;
+        let until = Instant::now() + timeout;
+        let result = watch(test, &mut vm, until);
+        let verdict = match result {
+            Ok(()) => Ok(start.elapsed().as_secs_f32()),
+            Err(reason) => Err(format!(
+                "{reason}\n{}\nkept in {}",
+                tail(&vm.console.text()),
+                bundle.dir.display()
+            )),
+        };
+        drop(vm);
+        bundle.keep("verdict", &format!("{verdict:?}\n"))?;
+        bundle.drop_media();
+        Ok(verdict)
+    }
+
+    /// Removes the bundle of a run that passed.
+    pub fn forget(&self, bundle: &str) {
+        // It holds nothing of interest; a leftover does no harm.
+        let _ = fs::remove_dir_all(paths::logs().join(bundle.replace('/', ".")));
+    }
+
+    fn start(&self, test: &VmTest, bundle: &Bundle) -> Result<(Vm, Duration)> {
+        let (kernel, initrd) = self
+            .kernels
+            .get(test.kernel)
+            .with_context(|| format!("no kernel {}", test.kernel))?;
+        let mut machine =
+            Machine::load(if self.peer == Some(Peer::Xen) && test.machine == "q35" {
+                "peer"
+            } else {
+                test.machine
+            })?;
+        machine.cpus = test.cpus;
+        if test.firmware == Firmware::Efi {
+            machine.firmware = Firmware::Efi;
+        }
+        machine
+            .devices
+            .extend(test.devices.iter().map(|s| s.to_string()));
+        let console = if self.peer == Some(Peer::None) {
+            "ttyS0"
+        } else {
+            "hvc0"
+        };
+        let mut line = format!(
+            "console={console} xt.cpus={} {}",
+            test.cpus, test.dom0_cmdline
+        );
+        if let Some(script) = test.script {
+            line += &format!(" xt.test={script}");
+        }
+        if test.disk_mib > 0 {
+            let (disk, md5) = test_disk(test.disk_mib)?;
+            link(&disk, &bundle.dir.join("disk.img"))?;
+            line += &format!(" xt.bytes={} xt.md5={md5}", u64::from(test.disk_mib) << 20);
+        }
+        let iso_path = bundle.dir.join("boot.iso");
+        let boot = if self.peer == Some(Peer::None) {
+            Boot::Direct {
+                kernel: &kernel.image,
+                module: Some(initrd),
+                cmdline: &line,
+            }
+        } else {
+            let extra = if self.peer == Some(Peer::Xen) {
+                "dom0=pvh dom0_mem=768M"
+            } else {
+                ""
+            };
+            let iso = Iso {
+                hypervisor: &self.hypervisor,
+                cmdline: &format!("{} {extra} {}", iso_cmd::CMDLINE, test.cmdline),
+                kernel: Some(&kernel.image),
+                dom0_cmdline: &line,
+                initrd: Some(initrd),
+                efi_only: false,
+            };
+            iso::build(&iso, &iso_path)?;
+            Boot::Iso(&iso_path)
+        };
+        let args = qemu::args(&machine, &boot, &bundle.dir)?;
+        let seconds = (machine.timeout + test.extra_time) as f32 * self.scale;
+        Ok((
+            Vm::start(args, &bundle.dir)?,
+            Duration::from_secs_f32(seconds),
+        ))
+    }
+}
+
+/// Follows the console to the verdict.
+fn watch(test: &VmTest, vm: &mut Vm, until: Instant) -> Result<(), String> {
+    for step in &test.steps {
+        match step {
+            Step::Type(text) => vm
+                .send(text)
+                .map_err(|e| format!("cannot type {text:?}: {e:#}"))?,
+            Step::See(text) => see(vm, text, &[], until)?,
+        }
+    }
+    if let Some(script) = test.script {
+        let pass = format!("XT-RESULT {script} pass");
+        let fail = format!("XT-RESULT {script} fail");
+        see(vm, &pass, &["XT-FAIL ", &fail], until)?;
+    }
+    if test.end == End::PowerOff {
+        let status = vm.wait_exit(until).map_err(|e| format!("{e:#}"))?;
+        let status = status.ok_or("the machine did not switch itself off")?;
+        if !status.success() {
+            return Err(format!("QEMU ended with {status}"));
+        }
+    }
+    Ok(())
+}
+
+/// Waits for `text`; any of `bad` or a fatal text is a failure.
+fn see(vm: &mut Vm, text: &str, bad: &[&str], until: Instant) -> Result<(), String> {
+    let mut needles = vec![text];
+    needles.extend(bad);
+    needles.extend(FATAL);
+    match vm.wait(&needles, until) {
+        Outcome::Found(0, _) => Ok(()),
+        Outcome::Found(_, line) => Err(format!("the console says: {}", line.trim())),
+        Outcome::TimedOut => Err(format!("time-out while waiting for {text:?}")),
+        Outcome::Closed => Err(format!("the machine ended before {text:?} appeared")),
+    }
+}
+
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+    let shown = &lines[lines.len().saturating_sub(TAIL)..];
+    shown
+        .iter()
+        .map(|l| format!("    | {l}"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// A disk of `mib` MiB with fixed pseudo-random contents, and its MD5 digest.
+fn test_disk(mib: u32) -> Result<(PathBuf, String)> {
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = MAKING.lock().expect("no panic while locked");
+    let path = paths::target()
+        .join("image")
+        .join(format!("disk-{mib}.img"));
+    if !path.exists() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ u64::from(mib);
+        let mut bytes = Vec::with_capacity((mib as usize) << 20);
+        while bytes.len() < (mib as usize) << 20 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            bytes.extend_from_slice(&state.to_le_bytes());
+        }
+        let part = path.with_extension("part");
+        fs::write(&part, bytes).with_context(|| format!("cannot write {}", part.display()))?;
+        fs::rename(&part, &path)?;
+    }
+    let line = crate::exec::first_line("md5sum", &[&path.display().to_string()])
+        .context("md5sum failed")?;
+    Ok((
+        path,
+        line.split_whitespace()
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
+    ))
+}
+
+fn link(from: &Path, to: &Path) -> Result<()> {
+    fs::hard_link(from, to)
+        .or_else(|_| fs::copy(from, to).map(drop))
+        .with_context(|| format!("cannot copy {}", from.display()))
+}
+
+/// Runs all `tests`, some at a time, and adds their results.
+pub fn run_all(
+    tests: &[VmTest],
+    peer: Option<Peer>,
+    jobs: Option<usize>,
+    report: &mut Report,
+) -> Result<()> {
+    let hypervisor = if peer == Some(Peer::Xen) {
+        cache::peer_xen()?
+    } else {
+        paths::image()
+    };
+    if peer.is_none() {
+        kernels::busybox()?;
+    }
+    let runner = Runner::with(peer, hypervisor)?;
+    let cores = thread::available_parallelism().map_or(1, |n| n.get());
+    let jobs = jobs.unwrap_or(cores.min(2)).max(1);
+    let next = AtomicUsize::new(0);
+    let report = Mutex::new(report);
+    let first_error = Mutex::new(None);
+    let label = match peer {
+        None => "vm",
+        Some(Peer::Xen) => "xen",
+        Some(Peer::None) => "bare",
+    };
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let name = format!("{label}/{}", test.name);
+                    if test.needs_xen && peer == Some(Peer::None) {
+                        report
+                            .lock()
+                            .expect("no panic while locked")
+                            .skip(&name, "needs a hypervisor");
+                        continue;
+                    }
+                    match runner.run(test, &name) {
+                        Ok(verdict) => {
+                            if let Ok(seconds) = verdict {
+                                ui::say(&format!("{name}: {seconds:.1} s"));
+                            }
+                            report
+                                .lock()
+                                .expect("no panic while locked")
+                                .add(&name, verdict.map(drop));
+                        }
+                        Err(error) => {
+                            let text = format!("cannot run it: {error:#}");
+                            report
+                                .lock()
+                                .expect("no panic while locked")
+                                .add(&name, Err(text));
+                            first_error
+                                .lock()
+                                .expect("no panic while locked")
+                                .get_or_insert(());
+                        }
+                    }
+                }
+            });
+        }
+    });
+    Ok(())
+}
