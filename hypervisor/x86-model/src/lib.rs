@@ -6,6 +6,7 @@
 pub mod addr;
 pub mod gprs;
 pub mod paging;
+pub mod walk;
 pub mod width;
 
 pub use addr::{Gfn, Gpa, Gva, Hpa, Mfn, PAGE_SHIFT, PAGE_SIZE};
