@@ -4,8 +4,11 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+pub mod apic;
 pub mod gprs;
 pub mod paging;
+pub mod msi;
+pub mod pci;
 pub mod walk;
 pub mod width;
 
