@@ -9,6 +9,7 @@ pub mod gprs;
 pub mod paging;
 pub mod msi;
 pub mod pci;
+pub mod policy;
 pub mod walk;
 pub mod width;
 
