@@ -6,8 +6,8 @@
 pub mod addr;
 pub mod apic;
 pub mod gprs;
-pub mod paging;
 pub mod msi;
+pub mod paging;
 pub mod pci;
 pub mod policy;
 pub mod walk;
