@@ -3,6 +3,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate std;
+
 pub mod addr;
 pub mod apic;
 pub mod gprs;
@@ -11,6 +14,7 @@ pub mod paging;
 pub mod pci;
 pub mod policy;
 pub mod walk;
+pub mod virt;
 pub mod width;
 
 pub use addr::{Gfn, Gpa, Gva, Hpa, Mfn, PAGE_SHIFT, PAGE_SIZE};

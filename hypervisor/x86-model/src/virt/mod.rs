@@ -1,0 +1,3 @@
+//! Hardware virtualization as data: control blocks, exit codes, encodings. One folder per vendor.
+
+pub mod svm;

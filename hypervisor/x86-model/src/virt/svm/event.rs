@@ -1,0 +1,80 @@
+//! The event format of EVENTINJ and EXITINTINFO (APM vol. 2, 15.20): vector in 7:0, type in 10:8, error code valid in 11,
+//! valid in 31, error code in 63:32.
+
+/// The event is valid.
+pub const VALID: u64 = 1 << 31;
+/// The error code is valid.
+pub const ERROR_VALID: u64 = 1 << 11;
+const TYPE_MASK: u64 = 7 << 8;
+const INTERRUPT: u64 = 0 << 8;
+const NMI: u64 = 2 << 8;
+const EXCEPTION: u64 = 3 << 8;
+
+/// An external interrupt.
+pub const fn interrupt(vector: u8) -> u64 {
+    VALID | INTERRUPT | vector as u64
+}
+
+/// An NMI.
+pub const fn nmi() -> u64 {
+    VALID | NMI | 2
+}
+
+/// An exception.
+pub const fn exception(vector: u8, error: Option<u32>) -> u64 {
+    let event = VALID | EXCEPTION | vector as u64;
+    match error {
+        Some(code) => event | ERROR_VALID | (code as u64) << 32,
+        None => event,
+    }
+}
+
+/// Whether a valid event is an NMI.
+pub const fn is_nmi(event: u64) -> bool {
+    event & TYPE_MASK == NMI
+}
+
+/// What to inject at the next entry for an interrupted delivery (EXITINTINFO), or 0. An event raised by an instruction
+/// (INT n, INT3, INTO) is not injected: RIP still points at the instruction, which runs again.
+pub const fn redeliver(exit_int_info: u64) -> u64 {
+    if exit_int_info & VALID == 0 {
+        return 0;
+    }
+    let vector = exit_int_info & 0xff;
+    match exit_int_info & TYPE_MASK {
+        INTERRUPT | NMI => exit_int_info,
+        EXCEPTION if vector != 3 && vector != 4 => exit_int_info,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encodings() {
+        assert_eq!(interrupt(0xf3), 0x8000_00f3);
+        assert_eq!(nmi(), 0x8000_0202);
+        assert_eq!(exception(6, None), 0x8000_0306);
+        assert_eq!(exception(13, Some(0x18)), 0x0000_0018_8000_0b0d);
+        assert!(is_nmi(nmi()) && !is_nmi(interrupt(2)) && !is_nmi(exception(2, None)));
+    }
+
+    #[test]
+    fn instruction_events_run_again() {
+        for event in [
+            interrupt(32),
+            nmi(),
+            exception(14, Some(2)),
+            exception(1, None),
+        ] {
+            assert_eq!(redeliver(event), event);
+            assert_eq!(redeliver(event & !VALID), 0);
+        }
+        let int_80 = VALID | 4 << 8 | 0x80;
+        for event in [int_80, exception(3, None), exception(4, None)] {
+            assert_eq!(redeliver(event), 0);
+        }
+    }
+}
