@@ -1,0 +1,101 @@
+//! Hardware virtualization: a closed set of backends behind one neutral face. Nothing outside this folder knows a
+//! vendor's words.
+//!
+//! Order of use: [`detect`] once, [`Backend::enable_this_cpu`] on every CPU when its tables (GDT, TSS, GS base) are final,
+//! then [`new_vcpu`] from any CPU.
+
+mod fpu;
+mod pages;
+mod svm;
+
+use x86_model::Gprs;
+
+use crate::machine::{Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup};
+use crate::mem::Stage2;
+use crate::mem::stage2::Format;
+
+pub use svm::SvmVcpu;
+
+/// The backend that this machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// AMD-V with nested paging.
+    Svm,
+}
+
+/// Finds the backend, or says why there is none, in words for the administrator. The answer is kept for [`new_vcpu`].
+pub fn detect() -> Result<Backend, &'static str> {
+    svm::detect().map(|()| Backend::Svm)
+}
+
+impl Backend {
+    /// Turns virtualization on for the calling CPU. The CPU's descriptor tables and GS base must not change afterwards:
+    /// they are restored from a copy after each exit. May be called again on the same CPU.
+    pub fn enable_this_cpu(self) -> Result<(), &'static str> {
+        match self {
+            Backend::Svm => svm::enable_this_cpu(),
+        }
+    }
+
+    /// Entry format of second-stage tables.
+    pub fn stage2_format(self) -> Format {
+        match self {
+            Backend::Svm => Format::Npt,
+        }
+    }
+
+    /// One line for the boot log: name and the features in use.
+    pub fn describe(self) -> alloc::string::String {
+        match self {
+            Backend::Svm => svm::describe(),
+        }
+    }
+}
+
+/// A fresh vCPU context in the state after reset. `None` without memory or before [`detect`].
+pub fn new_vcpu(setup: &VcpuSetup) -> Option<GuestCpu> {
+    SvmVcpu::new(setup).map(GuestCpu::Svm)
+}
+
+/// A virtual CPU's hardware context on this machine.
+pub enum GuestCpu {
+    /// On AMD-V.
+    Svm(SvmVcpu),
+}
+
+macro_rules! delegate {
+    ($($name:ident(& $($mutable:ident)? $(, $arg:ident: $ty:ty)*) $(-> $ret:ty)?;)*) => {
+        impl GuestContext for GuestCpu {
+            $(#[inline]
+            fn $name(& $($mutable)? self $(, $arg: $ty)*) $(-> $ret)? {
+                match self {
+                    GuestCpu::Svm(vcpu) => vcpu.$name($($arg),*),
+                }
+            })*
+        }
+    };
+}
+delegate! {
+    gprs(&) -> &Gprs;
+    gprs_mut(&mut) -> &mut Gprs;
+    rip(&) -> u64;
+    set_rip(&mut, rip: u64);
+    paging(&) -> PagingState;
+    state(&) -> SystemState;
+    set_state(&mut, state: &SystemState);
+    context_msr(&, index: u32) -> Option<u64>;
+    set_context_msr(&mut, index: u32, value: u64) -> bool;
+    set_xcr0(&mut, value: u64);
+    xcr0(&) -> u64;
+    set_tsc_offset(&mut, offset: u64);
+    enter_cpu(&mut);
+    leave(&mut);
+    run(&mut, stage2: &Stage2) -> Exit;
+    interruptible(&) -> bool;
+    interrupts_enabled(&) -> bool;
+    inject(&mut, event: Event) -> bool;
+    request_window(&mut, on: bool);
+    fetched_bytes(&) -> &[u8];
+    tpr(&) -> u8;
+    set_tpr(&mut, cr8: u8);
+}

@@ -1,0 +1,297 @@
+//! A vCPU on AMD-V: its control block, registers, and the run from entry to exit.
+//!
+//! Fields of the control block are changed only through methods that clear the matching clean bit.
+
+use x86_model::virt::svm::vmcb::*;
+use x86_model::virt::svm::{AsidTag, SvmFeatures, event, intercept};
+use x86_model::{Gpr, Gprs};
+
+use super::cpu::{self, CpuBlock};
+use super::entry;
+use super::vmcb::OwnedVmcb;
+use super::{CAPABILITIES, state};
+use crate::machine::{Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup};
+use crate::mem::Stage2;
+use crate::x86::virt::fpu::Switched;
+
+const RFLAGS_TF: u64 = 1 << 8;
+const RFLAGS_IF: u64 = 1 << 9;
+const RFLAGS_RF: u64 = 1 << 16;
+const DR6_BS: u64 = 1 << 14;
+
+/// The context of one vCPU.
+pub struct SvmVcpu {
+    gprs: Gprs,
+    pub(super) vmcb: OwnedVmcb,
+    /// The CPU that it runs on, between `enter_cpu` and `leave`.
+    cpu: Option<&'static CpuBlock>,
+    tag: AsidTag,
+    /// Value of [`Stage2::generation`] at the last flush under `tag`.
+    flushed: u64,
+    /// The CPU that `tag` and the clean bits belong to.
+    last_cpu: *const CpuBlock,
+    pub(super) has_next_rip: bool,
+    flush_by_asid: bool,
+    pub(super) lbr_virt: bool,
+    /// An NMI was delivered and its IRET has not come yet.
+    nmi_masked: bool,
+    pub(super) switched: Switched,
+}
+
+// SAFETY: the pointers lead to pages that this vCPU owns, and to the block of the CPU that runs it, which is `None` in
+// `cpu` unless the vCPU is on that CPU (`enter_cpu`, `leave`); `last_cpu` is only compared.
+unsafe impl Send for SvmVcpu {}
+
+impl SvmVcpu {
+    /// A vCPU in the state after reset. `None` without memory.
+    pub fn new(setup: &VcpuSetup) -> Option<Self> {
+        let capabilities = CAPABILITIES.get()?;
+        let features = capabilities.features;
+        Some(SvmVcpu {
+            gprs: Gprs::default(),
+            vmcb: OwnedVmcb::new(setup, capabilities)?,
+            cpu: None,
+            tag: AsidTag::default(),
+            flushed: 0,
+            last_cpu: core::ptr::null(),
+            has_next_rip: features.contains(SvmFeatures::NEXT_RIP),
+            flush_by_asid: features.contains(SvmFeatures::FLUSH_BY_ASID),
+            lbr_virt: features.contains(SvmFeatures::LBR_VIRT),
+            nmi_masked: false,
+            switched: Switched::new(setup.xcr0_allowed, setup.xsave_size)?,
+        })
+    }
+
+    /// Settles the TLB for the coming entry: a tag of this CPU's present generation, without stale translations.
+    #[inline]
+    fn prepare_tlb(&mut self, cpu: &CpuBlock, stage2: &Stage2) {
+        let generation = stage2.generation();
+        if self.tag.generation == cpu.generation.get() && self.flushed == generation {
+            return;
+        }
+        self.renew_translations(cpu, generation);
+    }
+
+    #[cold]
+    fn renew_translations(&mut self, cpu: &CpuBlock, generation: u64) {
+        self.flushed = generation;
+        let c = &mut self.vmcb.get_mut().control;
+        if self.tag.generation == cpu.generation.get() && self.flush_by_asid {
+            c.tlb_control = TLB_FLUSH_ASID;
+            return;
+        }
+        // A fresh tag has no translations, so it serves as a flush too.
+        let (tag, flush_all) = cpu.take_asid();
+        c.asid = tag.asid;
+        c.tlb_control = if flush_all { TLB_FLUSH_ALL } else { TLB_KEEP };
+        c.clean &= !CLEAN_ASID;
+        self.tag = tag;
+    }
+
+    /// Opens or closes the interrupt window: a virtual interrupt that is always of sufficient priority, whose acceptance
+    /// is intercepted.
+    #[inline]
+    pub(super) fn set_window(&mut self, on: bool) {
+        let c = &mut self.vmcb.get_mut().control;
+        if (c.intercept_1 & intercept::VINTR != 0) == on {
+            return;
+        }
+        if on {
+            c.intercept_1 |= intercept::VINTR;
+            c.int_ctl |= V_IRQ | V_IGN_TPR;
+        } else {
+            c.intercept_1 &= !intercept::VINTR;
+            c.int_ctl &= !(V_IRQ | V_IGN_TPR);
+        }
+        c.clean &= !(CLEAN_INTERCEPTS | CLEAN_TPR);
+    }
+
+    /// Starts or ends the time in which a further NMI must wait; IRET is watched meanwhile.
+    pub(super) fn set_nmi_mask(&mut self, on: bool) {
+        self.nmi_masked = on;
+        let c = &mut self.vmcb.get_mut().control;
+        if on {
+            c.intercept_1 |= intercept::IRET;
+        } else {
+            c.intercept_1 &= !intercept::IRET;
+        }
+        c.clean &= !CLEAN_INTERCEPTS;
+    }
+}
+
+impl GuestContext for SvmVcpu {
+    #[inline]
+    fn gprs(&self) -> &Gprs {
+        &self.gprs
+    }
+
+    #[inline]
+    fn gprs_mut(&mut self) -> &mut Gprs {
+        &mut self.gprs
+    }
+
+    #[inline]
+    fn rip(&self) -> u64 {
+        self.vmcb.get().save.rip
+    }
+
+    /// Also ends RFLAGS.RF and, for a guest that single-steps, raises the trap that the skipped instruction owes.
+    #[inline]
+    fn set_rip(&mut self, rip: u64) {
+        let vmcb = self.vmcb.get_mut();
+        vmcb.save.rip = rip;
+        vmcb.control.int_state = 0;
+        let rflags = vmcb.save.rflags;
+        if rflags & (RFLAGS_RF | RFLAGS_TF) != 0 {
+            vmcb.save.rflags = rflags & !RFLAGS_RF;
+            if rflags & RFLAGS_TF != 0 && self.inject(Event::Exception(1, None)) {
+                let vmcb = self.vmcb.get_mut();
+                vmcb.save.dr6 |= DR6_BS;
+                vmcb.control.clean &= !CLEAN_DRX;
+            }
+        }
+    }
+
+    #[inline]
+    fn paging(&self) -> PagingState {
+        state::paging(&self.vmcb.get().save)
+    }
+
+    fn state(&self) -> SystemState {
+        state::read(&self.vmcb.get().save)
+    }
+
+    fn set_state(&mut self, new: &SystemState) {
+        let vmcb = self.vmcb.get_mut();
+        state::write(&mut vmcb.save, new);
+        let c = &mut vmcb.control;
+        c.int_state = 0;
+        c.event_inj = 0;
+        c.clean = 0;
+        self.set_nmi_mask(false);
+        self.set_window(false);
+    }
+
+    fn context_msr(&self, index: u32) -> Option<u64> {
+        self.read_msr(index)
+    }
+
+    fn set_context_msr(&mut self, index: u32, value: u64) -> bool {
+        self.write_msr(index, value)
+    }
+
+    fn set_xcr0(&mut self, value: u64) {
+        self.switched.set_xcr0(value);
+    }
+
+    fn xcr0(&self) -> u64 {
+        self.switched.xcr0()
+    }
+
+    fn set_tsc_offset(&mut self, offset: u64) {
+        let c = &mut self.vmcb.get_mut().control;
+        c.tsc_offset = offset;
+        c.clean &= !CLEAN_INTERCEPTS;
+    }
+
+    fn enter_cpu(&mut self) {
+        let cpu = cpu::this_cpu();
+        self.cpu = Some(cpu);
+        if !core::ptr::eq(self.last_cpu, cpu) {
+            // Tag and cached control block belong to another CPU.
+            self.last_cpu = cpu;
+            self.tag = AsidTag::default();
+            self.vmcb.get_mut().control.clean = 0;
+        }
+        self.switched.load();
+    }
+
+    fn leave(&mut self) {
+        self.switched.save();
+        self.cpu = None;
+    }
+
+    fn run(&mut self, stage2: &Stage2) -> Exit {
+        let cpu = self.cpu.expect("a vCPU runs between enter_cpu and leave");
+        loop {
+            self.prepare_tlb(cpu, stage2);
+            let save = &mut self.vmcb.get_mut().save;
+            save.rax = self.gprs.get(Gpr::Rax);
+            save.rsp = self.gprs.get(Gpr::Rsp);
+            // SAFETY: interrupts are off throughout the hypervisor. The control block came from `OwnedVmcb::new`, which
+            // turned nested paging on with the tree's root and intercepts all physical interrupts; setters keep that.
+            // `cpu` is the CPU that we run on (`enter_cpu`), enabled for SVM.
+            unsafe { entry::enter(&mut self.gprs, self.vmcb.hpa().0, cpu.host_vmcb.0) };
+            let vmcb = self.vmcb.get_mut();
+            self.gprs.set(Gpr::Rax, vmcb.save.rax);
+            self.gprs.set(Gpr::Rsp, vmcb.save.rsp);
+            let c = &mut vmcb.control;
+            c.clean = CLEAN_ALL;
+            c.tlb_control = TLB_KEEP;
+            c.event_inj = event::redeliver(c.exit_int_info);
+            if let Some(exit) = self.decode() {
+                return exit;
+            }
+        }
+    }
+
+    #[inline]
+    fn interruptible(&self) -> bool {
+        let vmcb = self.vmcb.get();
+        vmcb.save.rflags & RFLAGS_IF != 0
+            && vmcb.control.int_state & INT_SHADOW == 0
+            && vmcb.control.event_inj == 0
+    }
+
+    #[inline]
+    fn interrupts_enabled(&self) -> bool {
+        self.vmcb.get().save.rflags & RFLAGS_IF != 0
+    }
+
+    /// False also for an NMI while an earlier one is being handled; [`Exit::InterruptWindow`] follows when it returns.
+    #[inline]
+    fn inject(&mut self, event: Event) -> bool {
+        if self.vmcb.get().control.event_inj != 0 {
+            return false;
+        }
+        let encoded = match event {
+            Event::Interrupt(vector) => event::interrupt(vector),
+            Event::Exception(vector, error) => event::exception(vector, error),
+            Event::Nmi => {
+                if self.nmi_masked {
+                    return false;
+                }
+                self.set_nmi_mask(true);
+                event::nmi()
+            }
+        };
+        self.vmcb.get_mut().control.event_inj = encoded;
+        true
+    }
+
+    /// The request ends with the exit that it asked for.
+    #[inline]
+    fn request_window(&mut self, on: bool) {
+        self.set_window(on);
+    }
+
+    fn fetched_bytes(&self) -> &[u8] {
+        let c = &self.vmcb.get().control;
+        c.fetched.get(..usize::from(c.fetched_len)).unwrap_or(&[])
+    }
+
+    #[inline]
+    fn tpr(&self) -> u8 {
+        (self.vmcb.get().control.int_ctl & V_TPR_MASK) as u8
+    }
+
+    #[inline]
+    fn set_tpr(&mut self, cr8: u8) {
+        let c = &mut self.vmcb.get_mut().control;
+        let new = c.int_ctl & !V_TPR_MASK | u64::from(cr8 & 0xf);
+        if new != c.int_ctl {
+            c.int_ctl = new;
+            c.clean &= !CLEAN_TPR;
+        }
+    }
+}
