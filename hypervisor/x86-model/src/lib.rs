@@ -13,8 +13,8 @@ pub mod msi;
 pub mod paging;
 pub mod pci;
 pub mod policy;
-pub mod walk;
 pub mod virt;
+pub mod walk;
 pub mod width;
 
 pub use addr::{Gfn, Gpa, Gva, Hpa, Mfn, PAGE_SHIFT, PAGE_SIZE};
