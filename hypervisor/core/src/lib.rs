@@ -6,3 +6,4 @@
 extern crate alloc;
 
 pub mod hvm;
+pub mod dom0;

@@ -1,0 +1,109 @@
+//! Unpacks a kernel payload into one buffer whose size is known beforehand, so no decoder can allocate without bound.
+
+mod bzip2;
+mod crc32;
+mod gzip;
+mod lz4;
+#[cfg(test)]
+pub(crate) mod tests;
+mod xz;
+mod zstd;
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::KernelError;
+
+/// Largest unpacked kernel that is accepted, in bytes. Distribution kernels are near 64 MiB.
+pub const MAX_UNPACKED: u64 = 1 << 30;
+
+/// How a payload is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the formats'")]
+pub enum Format {
+    Gzip,
+    Xz,
+    Zstd,
+    /// The "legacy" LZ4 frame, the one that Linux uses.
+    Lz4,
+    /// The LZMA-alone file format.
+    Lzma,
+    Bzip2,
+}
+
+impl Format {
+    /// Recognises a payload by its first bytes.
+    pub fn probe(payload: &[u8]) -> Result<Self, KernelError> {
+        const KNOWN: [(&[u8], Format); 6] = [
+            (b"\x1f\x8b", Format::Gzip),
+            (b"\xfd7zXZ\0", Format::Xz),
+            (b"\x28\xb5\x2f\xfd", Format::Zstd),
+            (b"\x02\x21\x4c\x18", Format::Lz4),
+            (b"\x5d\0\0", Format::Lzma),
+            (b"BZh", Format::Bzip2),
+        ];
+        if payload.starts_with(b"\x89LZO") {
+            return Err(KernelError::NoDecoder("LZO"));
+        }
+        if let Some((_, format)) = KNOWN.iter().find(|(magic, _)| payload.starts_with(magic)) {
+            return Ok(*format);
+        }
+        let mut first = [0; 4];
+        for (to, from) in first.iter_mut().zip(payload) {
+            *to = *from;
+        }
+        Err(KernelError::UnknownFormat(first))
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gzip => "gzip",
+            Self::Xz => "xz",
+            Self::Zstd => "zstd",
+            Self::Lz4 => "lz4",
+            Self::Lzma => "lzma",
+            Self::Bzip2 => "bzip2",
+        })
+    }
+}
+
+/// What a single decoder reports; [`decompress`] adds the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    Corrupt(&'static str),
+    /// More or fewer bytes than the buffer has. If more, the number is the buffer's size plus one.
+    Length(usize),
+    OutOfMemory,
+}
+
+/// Unpacks `stream` into exactly `size` bytes.
+pub fn decompress(format: Format, stream: &[u8], size: u64) -> Result<Vec<u8>, KernelError> {
+    if size > MAX_UNPACKED {
+        return Err(KernelError::TooLarge(size));
+    }
+    let expected = usize::try_from(size).map_err(|_| KernelError::TooLarge(size))?;
+    let mut out = Vec::new();
+    out.try_reserve_exact(expected)
+        .map_err(|_| KernelError::OutOfMemory(size))?;
+    out.resize(expected, 0);
+    let result = match format {
+        Format::Gzip => gzip::decode(stream, &mut out),
+        Format::Xz => xz::decode_xz(stream, &mut out),
+        Format::Lzma => xz::decode_lzma(stream, &mut out),
+        Format::Zstd => zstd::decode(stream, &mut out),
+        Format::Lz4 => lz4::decode(stream, &mut out),
+        Format::Bzip2 => bzip2::decode(stream, &mut out),
+    };
+    match result {
+        Ok(()) => Ok(out),
+        Err(Failure::Corrupt(what)) => Err(KernelError::Corrupt { format, what }),
+        Err(Failure::Length(found)) => Err(KernelError::WrongSize {
+            format,
+            expected,
+            found,
+        }),
+        Err(Failure::OutOfMemory) => Err(KernelError::OutOfMemory(size)),
+    }
+}

@@ -1,0 +1,205 @@
+//! Each decoder against streams made by an encoder, and all of them against damaged streams.
+
+use std::vec::Vec;
+
+use lzma_rust2::{CheckType, FilterType, LzmaOptions, LzmaWriter, Write, XzOptions, XzWriter};
+
+use super::crc32::crc32;
+use super::*;
+
+/// Data with the marks of a kernel: calls with relative targets, runs, text, noise.
+pub(crate) fn sample(len: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut seed = 1u64;
+    while out.len() < len {
+        seed = (seed * 1_103_515_245 + 12345) & 0x7fff_ffff;
+        let r = seed >> 16;
+        let byte = (r >> 2) as u8;
+        match r & 3 {
+            0 => {
+                out.push(0xe8);
+                out.extend_from_slice(&((seed >> 3) as u16).to_le_bytes());
+                out.extend_from_slice(&[0, 0]);
+            }
+            1 => {
+                let count = 1 + (r >> 10 & 15) * (1 + (r >> 4 & 7) * 3);
+                out.resize(out.len() + count as usize, byte);
+            }
+            2 => out.extend_from_slice(b"kernel text "),
+            _ => out.extend_from_slice(&[byte, (r >> 7) as u8]),
+        }
+    }
+    out.truncate(len);
+    out
+}
+
+/// As the kernel's build does it: x86 filter, CRC32, one block.
+pub(crate) fn xz(data: &[u8]) -> Vec<u8> {
+    let mut options = XzOptions::with_preset(1);
+    options.set_check_sum_type(CheckType::Crc32);
+    options.prepend_pre_filter(FilterType::BcjX86, 0);
+    let mut writer = XzWriter::new(Vec::new(), options).unwrap();
+    writer.write_all(data).unwrap();
+    writer.finish().unwrap()
+}
+
+fn lzma(data: &[u8]) -> Vec<u8> {
+    let options = LzmaOptions::with_preset(1);
+    let mut writer = LzmaWriter::new_use_header(Vec::new(), &options, None).unwrap();
+    writer.write_all(data).unwrap();
+    writer.finish().unwrap()
+}
+
+fn gzip(data: &[u8]) -> Vec<u8> {
+    let mut out = b"\x1f\x8b\x08\x1e\0\0\0\0\0\x03".to_vec();
+    // One of each optional field: extra, name, comment, header checksum.
+    out.extend_from_slice(b"\x04\0xxxxname\0comment\0hc");
+    out.extend(miniz_oxide::deflate::compress_to_vec(data, 6));
+    out.extend(crc32(data).to_le_bytes());
+    out.extend((data.len() as u32).to_le_bytes());
+    out
+}
+
+pub(crate) fn lz4(data: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x02, 0x21, 0x4c, 0x18];
+    for block in data.chunks(8 << 20) {
+        let packed = lz4_flex::block::compress(block);
+        out.extend((packed.len() as u32).to_le_bytes());
+        out.extend(packed);
+    }
+    out
+}
+
+fn zstd(data: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(data, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
+/// `sample(600)` by the reference bzip2.
+const BZIP2_SAMPLE: &str = "425a6831314159265359924ac0da0000237ff3cb002038e0080061000270400a0d14c14664\
+    8081620081004040100820006a1a480000000686801a0952134c9813260004c003446c7549e3f9c774bda7ba103800c5323dba0ea86f9ab\
+    8dc01b801f003789b3bf2a3d6806a02804802c07d55601413ed5426c473b77a6d3a134278ea440ecc143927925664fc9a7f177245385090\
+    924ac0da";
+/// 300,000 zero bytes and "abc" by the reference bzip2.
+const BZIP2_RUN: &str = "425a6831314159265359f477d67c00024c4180c000380004000008200030c002950c9a288ced22a5b9\
+    be8a23e2ee48a70a121e8efacf80";
+
+fn hex(text: &str) -> Vec<u8> {
+    text.as_bytes()
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+/// Every format with the same data.
+fn all(len: usize) -> (Vec<u8>, Vec<(Format, Vec<u8>)>) {
+    let data = sample(len);
+    let packed = vec![
+        (Format::Gzip, gzip(&data)),
+        (Format::Xz, xz(&data)),
+        (Format::Lzma, lzma(&data)),
+        (Format::Zstd, zstd(&data)),
+        (Format::Lz4, lz4(&data)),
+    ];
+    (data, packed)
+}
+
+#[test]
+fn every_format_round_trips() {
+    for len in [1, 600, 300_000] {
+        let (data, packed) = all(len);
+        for (format, stream) in packed {
+            assert_eq!(Format::probe(&stream), Ok(format));
+            assert!(
+                decompress(format, &stream, len as u64).as_ref() == Ok(&data),
+                "{format} {len}"
+            );
+        }
+    }
+    let packed = hex(BZIP2_SAMPLE);
+    assert_eq!(Format::probe(&packed), Ok(Format::Bzip2));
+    assert_eq!(decompress(Format::Bzip2, &packed, 600), Ok(sample(600)));
+    let mut run = vec![0; 300_000];
+    run.extend(b"abc");
+    assert!(decompress(Format::Bzip2, &hex(BZIP2_RUN), 300_003) == Ok(run));
+}
+
+#[test]
+fn a_wrong_size_word_is_refused_both_ways() {
+    let (_, mut packed) = all(5000);
+    packed.push((Format::Bzip2, hex(BZIP2_SAMPLE)));
+    for (format, stream) in packed {
+        let size = if format == Format::Bzip2 { 600 } else { 5000 };
+        for wrong in [size - 1, size + 1] {
+            let error = decompress(format, &stream, wrong).unwrap_err();
+            assert!(
+                matches!(
+                    error,
+                    KernelError::WrongSize { .. } | KernelError::Corrupt { .. }
+                ),
+                "{format}: {error}"
+            );
+        }
+    }
+    assert_eq!(
+        decompress(Format::Xz, b"", MAX_UNPACKED + 1),
+        Err(KernelError::TooLarge(MAX_UNPACKED + 1))
+    );
+}
+
+#[test]
+fn truncated_streams_are_refused() {
+    let (_, mut packed) = all(3000);
+    packed.push((Format::Bzip2, hex(BZIP2_SAMPLE)));
+    for (format, stream) in packed {
+        let size = if format == Format::Bzip2 { 600 } else { 3000 };
+        for cut in 0..stream.len() {
+            // LZMA-alone has no checksum and its end may already be decided by earlier bytes; gzip's last word is the size.
+            let slack = match format {
+                Format::Lzma => 16,
+                Format::Gzip => 4,
+                // The index and footer follow all data.
+                Format::Xz => 64,
+                _ => 0,
+            };
+            if cut + slack < stream.len() {
+                assert!(
+                    decompress(format, &stream[..cut], size).is_err(),
+                    "{format} cut to {cut}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn flipped_bits_never_panic_and_checked_formats_notice() {
+    let (data, mut packed) = all(3000);
+    packed.push((Format::Bzip2, hex(BZIP2_SAMPLE)));
+    for (format, stream) in packed {
+        let size = if format == Format::Bzip2 { 600 } else { 3000 };
+        let checked = !matches!(format, Format::Lzma | Format::Lz4);
+        for at in 0..stream.len() {
+            for bit in [0, 3, 7] {
+                let mut bad = stream.clone();
+                bad[at] ^= 1 << bit;
+                if let Ok(out) = decompress(format, &bad, size) {
+                    assert!(
+                        !checked || out == data[..size as usize],
+                        "{format} byte {at}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn messages_are_one_line() {
+    let error = decompress(Format::Xz, &xz(b"abc")[..20], 3).unwrap_err();
+    let text = std::format!("{error}");
+    assert!(
+        text.starts_with("dom0 kernel: corrupt xz payload ("),
+        "{text}"
+    );
+    assert!(!text.contains('\n'));
+}

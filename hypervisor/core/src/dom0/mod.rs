@@ -1,0 +1,10 @@
+//! The dom0 builder: from boot modules and host facts to a complete plan of dom0's memory and first CPU state.
+//!
+//! Pure: it owns no state and touches no memory but the byte slices it is given. Its input is the administrator's
+//! (kernel image, initrd, command line, firmware tables), so errors are one clear line for a person at a console.
+
+pub mod bzimage;
+pub mod decompress;
+mod error;
+
+pub use error::KernelError;
