@@ -7,3 +7,4 @@ extern crate alloc;
 
 pub mod hvm;
 pub mod dom0;
+pub mod options;

@@ -1,0 +1,221 @@
+//! The hypervisor's command line: Xen's names, syntax and meaning. Unknown or malformed options never stop the boot: each
+//! becomes a [`Warning`] that names it, and the default stays. Pure; the caller owns the result and prints the warnings.
+
+mod list;
+mod serial;
+mod table;
+#[cfg(test)]
+mod tests;
+mod types;
+mod value;
+mod words;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+pub use serial::{Baud, Parity, SerialSetup};
+pub use table::{Effect, OPTIONS, Spec};
+pub use types::*;
+
+use value::Arg;
+
+/// Every option of the command line, typed, at its default where not given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where log output goes.
+    pub console: Consoles,
+    /// Settings of the first serial port.
+    pub com1: SerialSetup,
+    /// Settings of the second serial port.
+    pub com2: SerialSetup,
+    /// Which hypervisor messages are printed.
+    pub loglvl: LogLevels,
+    /// Which messages on behalf of guests are printed.
+    pub guest_loglvl: LogLevels,
+    /// Prefix of each console line.
+    pub console_timestamps: Timestamps,
+    /// Wait for every character to leave the serial port.
+    pub sync_console: bool,
+    /// Size of the console ring in bytes; `None` chooses by the machine's size.
+    pub conring_size: Option<u64>,
+    /// Display mode and whether to keep writing to it once dom0 runs.
+    pub vga: Vga,
+    /// Halt instead of rebooting after a fatal error.
+    pub noreboot: bool,
+    /// How to reboot.
+    pub reboot: Reboot,
+    /// Watchdog against a stuck CPU.
+    pub watchdog: Watchdog,
+    /// Memory of dom0.
+    pub dom0_mem: Dom0Mem,
+    /// Virtual CPUs of dom0.
+    pub dom0_max_vcpus: VcpuRange,
+    /// Pin each vCPU of dom0 to the CPU of the same number.
+    pub dom0_vcpus_pin: bool,
+    /// How dom0 is built.
+    pub dom0: Dom0Mode,
+    /// Use at most that many CPUs.
+    pub maxcpus: Option<u32>,
+    /// Use the boot CPU only.
+    pub nosmp: bool,
+    /// Use sibling threads; `None` is the default (yes), but unlike `Some(true)` it may be overridden by a policy.
+    pub smt: Option<bool>,
+    /// How application processors are started.
+    pub ap_bringup: ApBringup,
+    /// Switch local APICs to x2APIC mode.
+    pub x2apic: bool,
+    /// Destination mode; `None` lets the firmware's wish and then the build's default decide. See
+    /// [`Options::x2apic_choice`].
+    pub x2apic_mode: Option<X2apicMode>,
+    /// The older spelling of `x2apic-mode`.
+    pub x2apic_phys: Option<bool>,
+    /// Detail of local APIC and IO-APIC messages.
+    pub apic_verbosity: Verbosity,
+    /// Use no IO-APIC.
+    pub noapic: bool,
+    /// Use of ACPI.
+    pub acpi: Acpi,
+    /// IOMMU use.
+    pub iommu: Iommu,
+    /// The scheduler.
+    pub sched: Scheduler,
+    /// Time slice in milliseconds.
+    pub sched_tslice_ms: Option<u32>,
+    /// Text after `--`, meant for dom0's own command line.
+    pub dom0_extra: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            console: Consoles::default(),
+            com1: SerialSetup::at(0x3f8, 4),
+            com2: SerialSetup::at(0x2f8, 3),
+            loglvl: LogLevels::HYPERVISOR,
+            guest_loglvl: LogLevels::GUEST,
+            console_timestamps: Timestamps::None,
+            sync_console: false,
+            conring_size: None,
+            vga: Vga::default(),
+            noreboot: false,
+            reboot: Reboot::Default,
+            watchdog: Watchdog::default(),
+            dom0_mem: Dom0Mem::default(),
+            dom0_max_vcpus: VcpuRange::default(),
+            dom0_vcpus_pin: false,
+            dom0: Dom0Mode::default(),
+            maxcpus: None,
+            nosmp: false,
+            smt: None,
+            ap_bringup: ApBringup::Parallel,
+            x2apic: true,
+            x2apic_mode: None,
+            x2apic_phys: None,
+            apic_verbosity: Verbosity::Quiet,
+            noapic: false,
+            acpi: Acpi::default(),
+            iommu: Iommu::default(),
+            sched: Scheduler::Credit2,
+            sched_tslice_ms: None,
+            dom0_extra: String::new(),
+        }
+    }
+}
+
+impl Options {
+    /// Reads a command line, up to a NUL if it has one. Later options override earlier ones.
+    pub fn parse(line: &[u8]) -> (Self, Vec<Warning>) {
+        let mut options = Self::default();
+        let mut warnings = Vec::new();
+        let (words, rest) = words::split(line);
+        for word in &words {
+            if let Err(why) = options.apply(word) {
+                warnings.push(Warning {
+                    option: String::from(word.as_str()),
+                    why,
+                });
+            }
+        }
+        options.dom0_extra = rest;
+        (options, warnings)
+    }
+
+    fn apply(&mut self, word: &str) -> Result<(), Why> {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        };
+        // A name that itself starts with "no" (noreboot, no-real-mode) is found before the prefix is taken off.
+        let (spec, negated) = match table::find(name) {
+            Some(spec) => (spec, false),
+            None => name
+                .strip_prefix("no-")
+                .and_then(table::find)
+                .map(|spec| (spec, true))
+                .ok_or_else(|| Why::Unknown {
+                    similar: table::similar(name),
+                })?,
+        };
+        match spec.effect {
+            Effect::Set(set) => set(self, Arg { negated, value }).map_err(Why::Malformed),
+            Effect::Silent => Ok(()),
+            Effect::None(reason) => Err(Why::NoEffect(reason)),
+        }
+    }
+
+    /// The destination mode that the command line asks for, `x2apic-mode` before the older `x2apic_phys`.
+    pub fn x2apic_choice(&self) -> Option<X2apicMode> {
+        self.x2apic_mode.or(match self.x2apic_phys? {
+            true => Some(X2apicMode::Physical),
+            false => Some(X2apicMode::Mixed),
+        })
+    }
+
+    /// Number of CPUs to use of `present` ones, at least 1.
+    pub fn cpu_limit(&self, present: u32) -> u32 {
+        match self.maxcpus {
+            _ if self.nosmp => 1,
+            Some(n) => present.min(n).max(1),
+            None => present,
+        }
+    }
+}
+
+/// An option that was not, or not wholly, applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The option as written.
+    pub option: String,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why an option was not applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// No such option; perhaps this one was meant.
+    Unknown {
+        /// A known name that differs in a letter or two.
+        similar: Option<&'static str>,
+    },
+    /// The value cannot be used; the text says what is wrong with which part.
+    Malformed(String),
+    /// Known to Xen; here it changes nothing, for the reason given.
+    NoEffect(&'static str),
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The text came from outside: keep control characters off the console.
+        write!(f, "command line: \"{}\": ", self.option.escape_debug())?;
+        match &self.why {
+            Why::Unknown { similar: None } => f.write_str("unknown option, ignored"),
+            Why::Unknown {
+                similar: Some(name),
+            } => write!(f, "unknown option, ignored (did you mean \"{name}\"?)"),
+            Why::Malformed(what) => f.write_str(what),
+            Why::NoEffect(reason) => write!(f, "no effect: {reason}"),
+        }
+    }
+}
