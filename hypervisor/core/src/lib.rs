@@ -5,6 +5,6 @@
 
 extern crate alloc;
 
-pub mod hvm;
 pub mod dom0;
+pub mod hvm;
 pub mod options;
