@@ -15,6 +15,7 @@ pub mod pci;
 pub mod policy;
 pub mod virt;
 pub mod walk;
+pub mod regs;
 pub mod width;
 
 pub use addr::{Gfn, Gpa, Gva, Hpa, Mfn, PAGE_SHIFT, PAGE_SIZE};
