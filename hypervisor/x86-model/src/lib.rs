@@ -6,8 +6,12 @@
 #[cfg(test)]
 extern crate std;
 
+extern crate alloc;
+
+pub mod acpi;
 pub mod addr;
 pub mod apic;
+pub mod clock;
 pub mod gprs;
 pub mod msi;
 pub mod paging;
@@ -16,6 +20,7 @@ pub mod policy;
 pub mod virt;
 pub mod walk;
 pub mod regs;
+pub mod rtc;
 pub mod width;
 
 pub use addr::{Gfn, Gpa, Gva, Hpa, Mfn, PAGE_SHIFT, PAGE_SIZE};
