@@ -17,10 +17,10 @@ pub mod msi;
 pub mod paging;
 pub mod pci;
 pub mod policy;
-pub mod virt;
-pub mod walk;
 pub mod regs;
 pub mod rtc;
+pub mod virt;
+pub mod walk;
 pub mod width;
 
 pub use addr::{Gfn, Gpa, Gva, Hpa, Mfn, PAGE_SHIFT, PAGE_SIZE};
