@@ -48,7 +48,7 @@ pub fn checksum(address: u64, len: u32) -> u8 {
 /// Calls `f(signature, address, length)` for each table of the XSDT. Returns false if there is no sound XSDT.
 pub fn for_each_table(mut f: impl FnMut([u8; 4], u64, u32)) -> bool {
     let rsdp = start_info_u64(32);
-    if rsdp == 0 || read_phys::<[u8; 8]>(rsdp) != *b"RSD PTR " || checksum(rsdp, 20) != 0 {
+    if rsdp == 0 || read_phys::<[u8; 8]>(rsdp) != *b"RSD PTR " {
         return false;
     }
     let xsdt = read_phys::<u64>(rsdp + 24);

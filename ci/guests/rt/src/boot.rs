@@ -2,7 +2,7 @@
 //!
 //! The hypervisor enters at `pvh_start` in flat 32-bit mode, paging off, EBX = start info. The other processors
 //! enter the copy of `ap_trampoline` at [`TRAMPOLINE`] in real mode. Both end in 64-bit mode on the same page
-//! tables: 0..4 GiB identity and a 1 GiB window at [`HOLE`], all with 2 MiB pages.
+//! tables: 0..4 GiB identity and a 1 GiB window at [`HOLE`], all with 2 MiB pages, all open to user mode.
 
 /// Physical address of the real-mode trampoline: RAM below 1 MiB on every machine we run on.
 pub const TRAMPOLINE: u64 = 0x8000;
@@ -37,7 +37,7 @@ pvh_start:
     movl %ebx, %ebp             /* start info survives in EBP */
 
     movl $page_dirs, %edi       /* four directories: 0..4 GiB */
-    movl $0x83, %eax
+    movl $0x87, %eax
     xorl %edx, %edx
     movl $2048, %ecx
 1:  movl %eax, (%edi)
@@ -46,7 +46,7 @@ pvh_start:
     addl $0x200000, %eax
     decl %ecx
     jnz 1b
-    movl $0x83, %eax            /* the fifth: the window at HOLE */
+    movl $0x87, %eax            /* the fifth: the window at HOLE */
     movl ${hole_high}, %edx
     movl $512, %ecx
 2:  movl %eax, (%edi)
@@ -56,7 +56,7 @@ pvh_start:
     decl %ecx
     jnz 2b
 
-    movl $page_dirs + 3, %eax
+    movl $page_dirs + 7, %eax
     movl $pdpt, %edi
     movl $4, %ecx
 3:  movl %eax, (%edi)
@@ -65,7 +65,7 @@ pvh_start:
     decl %ecx
     jnz 3b
     movl %eax, pdpt + 8 * {hole_slot}
-    movl $pdpt + 3, pml4
+    movl $pdpt + 7, pml4
 
     lgdt gdt_pointer
     call enable_long
@@ -152,6 +152,9 @@ gdt:
     .quad 0x00cf93000000ffff    /* 18: data */
     .quad 0x00cff3000000ffff    /* 20: user data */
     .quad 0x00affb000000ffff    /* 28: user 64-bit code */
+    .global tss_descriptor
+tss_descriptor:                 /* 30: TSS of the boot processor */
+    .quad 0, 0
 gdt_end:
 gdt_pointer:
     .word gdt_end - gdt - 1

@@ -90,7 +90,7 @@ impl core::fmt::Display for Fault {
     }
 }
 
-fn take_fault() -> Result<(), Fault> {
+pub(crate) fn take_fault() -> Result<(), Fault> {
     let block = this();
     match block.fault.swap(0, Ordering::Relaxed) {
         0 => Ok(()),

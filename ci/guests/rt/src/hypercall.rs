@@ -84,6 +84,49 @@ pub fn call(nr: u64, a: [u64; 5]) -> i64 {
     result
 }
 
+/// Every register that a hypercall must leave alone, before and after it: RBX is left out because the compiler
+/// keeps it, RCX, RDX, RSI, RDI and R8-R15 are here. Returns (RAX, mask of registers that changed, RFLAGS changed).
+pub fn call_observed(nr: u64, a: [u64; 5]) -> (i64, u32, bool) {
+    let (rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11): (u64, u64, u64, u64, u64, u64, u64, u64, u64);
+    let (before, after): (u64, u64);
+    macro_rules! go {
+        ($insn:literal) => {
+            // SAFETY: see the module header; all registers that could change are outputs.
+            unsafe {
+                asm!("pushfq", "pop r12", $insn, "pushfq", "pop r13",
+                     inlateout("rax") nr => rax, inlateout("rcx") 0x1111u64 => rcx, inlateout("rdx") a[2] => rdx,
+                     inlateout("rsi") a[1] => rsi, inlateout("rdi") a[0] => rdi, inlateout("r8") a[4] => r8,
+                     inlateout("r9") 0x9999u64 => r9, inlateout("r10") a[3] => r10,
+                     inlateout("r11") 0xbbbbu64 => r11, out("r12") before, out("r13") after)
+            }
+        };
+    }
+    if WAY.load(Ordering::Relaxed) == VMCALL {
+        go!("vmcall")
+    } else {
+        go!("vmmcall")
+    }
+    let pairs = [
+        (rcx, 0x1111),
+        (rdx, a[2]),
+        (rsi, a[1]),
+        (rdi, a[0]),
+        (r8, a[4]),
+        (r9, 0x9999),
+        (r10, a[3]),
+        (r11, 0xbbbb),
+    ];
+    let changed = pairs.iter().enumerate().fold(0, |mask, (i, (now, then))| {
+        mask | u32::from(now != then) << i
+    });
+    (rax as i64, changed, before != after)
+}
+
+/// True if hypercalls use VMMCALL.
+pub fn uses_vmmcall() -> bool {
+    WAY.load(Ordering::Relaxed) == VMMCALL
+}
+
 /// Issues hypercall `nr` through a hypercall page that the hypervisor has filled.
 pub fn call_page(page: &Page, nr: u64, a: [u64; 5]) -> i64 {
     let entry = page.address() + 32 * nr;

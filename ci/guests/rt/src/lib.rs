@@ -23,6 +23,7 @@ pub mod smp;
 pub mod start;
 pub mod time;
 pub mod trap;
+pub mod user;
 
 pub use page::Page;
 

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::boot::MAX_CPUS;
-use crate::{cpu, lapic, time, trap};
+use crate::{cpu, lapic, time};
 
 static ONLINE: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
 static APIC_IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
@@ -16,7 +16,7 @@ static COUNT: AtomicUsize = AtomicUsize::new(1);
 extern "C" fn rt_ap_start(index: u32) -> ! {
     let index = index as usize;
     cpu::install(index);
-    trap::load();
+    crate::trap::load();
     APIC_IDS[index].store(cpu::cpuid(1, 0)[1] >> 24, Ordering::Relaxed);
     ONLINE[index].store(true, Ordering::Release);
     loop {
@@ -85,6 +85,13 @@ pub fn start(index: usize, apic_id: u32) -> bool {
     }
     COUNT.fetch_max(index + 1, Ordering::AcqRel);
     true
+}
+
+/// Starts processor `index`, which ran before and is halted or in INIT, again.
+pub fn restart(index: usize) -> bool {
+    ONLINE[index].store(false, Ordering::Release);
+    WORK[index].store(0, Ordering::Release);
+    start(index, apic_id(index))
 }
 
 /// Starts every enabled processor of the MADT. Returns how many run, the boot processor included.

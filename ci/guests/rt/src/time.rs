@@ -53,7 +53,7 @@ impl Snapshot {
             delta << self.shift
         };
         self.system_time
-            .wrapping_add((u128::from(delta) * u128::from(self.mul) >> 32) as u64)
+            .wrapping_add(((u128::from(delta) * u128::from(self.mul)) >> 32) as u64)
     }
 
     /// TSC frequency in kHz.

@@ -107,7 +107,13 @@ pub fn init() {
     let base = (&raw const trap_stubs).expose_provenance() as u64;
     for vector in 0..256 {
         let at = base + 16 * vector as u64;
-        let low = (at & 0xffff) | 0x08 << 16 | 0x8e00 << 32 | (at >> 16 & 0xffff) << 48;
+        // Interrupt gates; the one that user code ends with is open to it.
+        let kind = if vector == usize::from(crate::user::RETURN) {
+            0xee00
+        } else {
+            0x8e00
+        };
+        let low = (at & 0xffff) | 0x08 << 16 | kind << 32 | (at >> 16 & 0xffff) << 48;
         IDT[2 * vector].store(low, Ordering::Relaxed);
         IDT[2 * vector + 1].store(at >> 32, Ordering::Relaxed);
     }
@@ -141,6 +147,10 @@ pub fn count(cpu: usize, vector: u8) -> u32 {
 
 /// Called by the stubs.
 #[cfg_attr(target_os = "none", unsafe(no_mangle))]
+#[cfg_attr(
+    not(target_os = "none"),
+    allow(dead_code, reason = "called by assembly only")
+)]
 extern "C" fn rt_trap(frame: &mut Frame) {
     let block = cpu::this();
     let vector = frame.vector as u8;
@@ -157,6 +167,13 @@ extern "C" fn rt_trap(frame: &mut Frame) {
         block.fault.store(u64::from(vector) + 1, Ordering::Relaxed);
         block.fault_code.store(frame.error, Ordering::Relaxed);
         frame.rip = fixup;
+        if frame.cs & 3 != 0 {
+            crate::user::back(frame);
+        }
+        return;
+    }
+    if vector == crate::user::RETURN {
+        crate::user::back(frame);
         return;
     }
     block.interrupts[usize::from(vector)].fetch_add(1, Ordering::AcqRel);
