@@ -52,6 +52,12 @@ fn run() {
         acpi::checksum(rsdp, 20),
         acpi::checksum(rsdp, 36)
     );
+    let name = read_phys::<[u8; 4]>(read_phys::<u64>(rsdp + 24));
+    fact!(
+        "xsdt-signature",
+        "{}",
+        core::str::from_utf8(&name).unwrap_or("????")
+    );
     let sound = acpi::for_each_table(|signature, at, len| {
         let name = core::str::from_utf8(&signature).unwrap_or("????");
         fact!(("table-{name}"), "checksum={}", acpi::checksum(at, len));

@@ -9,7 +9,7 @@ use guest_rt::{check, cpu, evtchn, fact, lapic, shared, time, trap};
 
 guest_rt::entry!("upcall-vcpu", run);
 
-const OWN: u8 = 0xf2;
+const OWN: u8 = 0xa2;
 
 static CALLS: AtomicU32 = AtomicU32::new(0);
 static CLEAR_AFTER: AtomicU32 = AtomicU32::new(1);
@@ -89,11 +89,11 @@ fn run() {
 
     // Task priority holds it back.
     let _ = (evtchn::take(port), evtchn::take_selector(0));
-    lapic::write(lapic::TPR, 0xf0);
+    lapic::write(lapic::TPR, 0xb0);
     check!(evtchn::send(port) == Ret(0), "send failed");
     let (calls, _) = window();
     fact!(
-        "own-tpr-f0",
+        "own-tpr-b0",
         "calls={calls} irr={}",
         lapic::bit(lapic::IRR, OWN)
     );
