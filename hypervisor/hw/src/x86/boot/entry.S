@@ -1,6 +1,6 @@
 # Entry from the loader: 32-bit protected mode, paging off, interrupts off, flat segments (Multiboot2, 3.3; PVH has the
 # same state). Builds first page tables (identity map of 4 GiB, and the first GiB at the link address), enters long mode
-# and calls xenolith_main(magic, info address). Everything here runs at physical addresses until `high`.
+# and calls xenolith_main(magic, info address). The .boot parts run at physical addresses, where they are linked.
 
     .set VIRT, 0xffffffff80000000
     .set MB2_MAGIC, 0xe85250d6
@@ -20,7 +20,7 @@ mb2_header:
     # Entry address.
     .balign 8
     .short 3, 0
-    .long 12, boot_entry_mb2 - VIRT
+    .long 12, boot_entry_mb2
     # Console flags, optional: text mode is understood.
     .balign 8
     .short 4, 1
@@ -44,7 +44,7 @@ mb2_end:
     .balign 4
     .long 4, 8, 18
     .asciz "Xen"
-    .quad boot_entry_pvh - VIRT
+    .quad boot_entry_pvh
 
     .section .boot.text, "ax"
     .code32
@@ -118,7 +118,7 @@ have_nx:
     orl $0x80010000, %eax
     movl %eax, %cr0
     lgdt boot_gdtr_low - VIRT
-    ljmp $8, $(long_mode - VIRT)
+    ljmp $8, $long_mode
 
 read_features:
     movl $0x80000001, %eax
@@ -129,6 +129,8 @@ read_features:
 long_mode:
     movabsq $high, %rax
     jmp *%rax
+
+    .section .text.boot_high, "ax"
 high:
     lgdt boot_gdtr(%rip)
     movl $0x10, %eax
@@ -149,12 +151,13 @@ high:
     ud2
 
     # Failures before there is a log: write the text to COM1 and to the text screen, and stop.
+    .section .boot.text, "ax"
     .code32
 no_long_mode:
-    movl $(text_no_long_mode - VIRT), %esi
+    movl $text_no_long_mode, %esi
     jmp fail
 no_nx:
-    movl $(text_no_nx - VIRT), %esi
+    movl $text_no_nx, %esi
 fail:
     movl $0xb8000, %edi
 3:  lodsb
@@ -179,7 +182,7 @@ fail:
 6:  hlt
     jmp 6b
 
-    .section .rodata, "a"
+
 text_no_long_mode:
     .asciz "Xenolith: this CPU has no 64-bit mode. Stopped.\r\n"
 text_no_nx:
