@@ -1,10 +1,31 @@
 //! Error numbers that hypercalls return, negated (`errno.h`).
 
-/// An error number. The discriminant is the positive value; callers see it negated in RAX.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(i32)]
-#[allow(missing_docs, reason = "the names are POSIX's")]
-pub enum Errno {
+/// Declares [`Errno`] and the list of its values for the check against the C header.
+macro_rules! errnos {
+    ($($name:ident = $value:literal,)*) => {
+        /// An error number. The discriminant is the positive value; callers see it negated in RAX.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(i32)]
+        #[allow(missing_docs, reason = "the names are POSIX's")]
+        pub enum Errno {
+            $($name = $value,)*
+        }
+
+        /// What this module declares.
+        pub const HEADER: crate::layout::Header = crate::layout::Header {
+            file: "errno.h",
+            structs: &[],
+            constants: &[$(crate::layout::Constant {
+                name: stringify!($name),
+                c_name: concat!("XEN_", stringify!($name)),
+                value: $value,
+                skip: None,
+            },)*],
+        };
+    };
+}
+
+errnos! {
     EPERM = 1,
     ENOENT = 2,
     ESRCH = 3,

@@ -1,0 +1,6 @@
+//! Headers of hardware-assisted guests (`hvm/*.h`, `arch-x86/hvm/*.h`).
+
+pub mod op;
+pub mod params;
+pub mod start_info;
+pub mod vcpu;
