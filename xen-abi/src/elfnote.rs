@@ -30,7 +30,7 @@ abi_header! {
             /// Physical 32-bit entry point: the PVH start. 4 or 8 bytes.
             PHYS32_ENTRY "XEN_ELFNOTE_PHYS32_ENTRY" = 18,
             /// Where the kernel may be moved: alignment, minimum, maximum (each 4 bytes, later ones optional).
-            PHYS32_RELOC "XEN_ELFNOTE_PHYS32_RELOC" = 19 => "only since Xen 4.20",
+            PHYS32_RELOC "XEN_ELFNOTE_PHYS32_RELOC" = 19 => "newer than the reference headers (Xen 4.17)",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 /// Declares [`Errno`] and the list of its values for the check against the C header.
 macro_rules! errnos {
-    ($($name:ident = $value:literal,)*) => {
+    ($($name:ident = $value:literal $(=> $skip:literal)?,)*) => {
         /// An error number. The discriminant is the positive value; callers see it negated in RAX.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(i32)]
@@ -19,7 +19,7 @@ macro_rules! errnos {
                 name: stringify!($name),
                 c_name: concat!("XEN_", stringify!($name)),
                 value: $value,
-                skip: None,
+                skip: crate::layout::at_most_one(&[$($skip)?]),
             },)*],
         };
     };
@@ -62,7 +62,7 @@ errnos! {
     EBADMSG = 74,
     EOVERFLOW = 75,
     EILSEQ = 84,
-    ERESTART = 85,
+    ERESTART = 85 => "internal to the hypervisor",
     ENOTSOCK = 88,
     EMSGSIZE = 90,
     EOPNOTSUPP = 95,

@@ -20,15 +20,14 @@ abi_header! {
             HVM_SAFE_PVCLOCK "XENFEAT_hvm_safe_pvclock" = 9,
             HVM_PIRQS "XENFEAT_hvm_pirqs" = 10,
             DOM0 "XENFEAT_dom0" = 11,
-            GRANT_MAP_IDENTITY "XENFEAT_grant_map_identity" = 12,
             MEMORY_OP_VNODE_SUPPORTED "XENFEAT_memory_op_vnode_supported" = 13,
             ARM_SMCCC_SUPPORTED "XENFEAT_ARM_SMCCC_supported" = 14,
             LINUX_RSDP_UNRESTRICTED "XENFEAT_linux_rsdp_unrestricted" = 15,
             NOT_DIRECT_MAPPED "XENFEAT_not_direct_mapped" = 16,
             DIRECT_MAPPED "XENFEAT_direct_mapped" = 17,
-            RUNSTATE_PHYS_AREA "XENFEAT_runstate_phys_area" = 18 => "only since Xen 4.19",
-            VCPU_TIME_PHYS_AREA "XENFEAT_vcpu_time_phys_area" = 19 => "only since Xen 4.19",
-            DM_MSIX_ALL_WRITES "XENFEAT_dm_msix_all_writes" = 20 => "only since Xen 4.20",
+            RUNSTATE_PHYS_AREA "XENFEAT_runstate_phys_area" = 18 => "newer than the reference headers (Xen 4.17)",
+            VCPU_TIME_PHYS_AREA "XENFEAT_vcpu_time_phys_area" = 19 => "newer than the reference headers (Xen 4.17)",
+            DM_MSIX_ALL_WRITES "XENFEAT_dm_msix_all_writes" = 20 => "newer than the reference headers (Xen 4.17)",
             /// Number of sub-maps.
             NR_SUBMAPS "XENFEAT_NR_SUBMAPS" = 1,
         }

@@ -136,7 +136,7 @@ abi_header! {
             @2 pci: PhysdevPciDevice as "u.pci",
         }
         /// [`op::PCI_DEVICE_RESET`].
-        PciDeviceReset "struct pci_device_reset" [8] skip "only since Xen 4.20" {
+        PciDeviceReset "struct pci_device_reset" [8] skip "newer than the reference headers (Xen 4.17)" {
             @0 dev: PhysdevPciDevice,
             @4 flags: u32,
         }
@@ -170,7 +170,7 @@ abi_header! {
             DBGP_OP "PHYSDEVOP_dbgp_op" = 29,
             PREPARE_MSIX "PHYSDEVOP_prepare_msix" = 30,
             RELEASE_MSIX "PHYSDEVOP_release_msix" = 31,
-            PCI_DEVICE_RESET "PHYSDEVOP_pci_device_reset" = 32 => "only since Xen 4.20",
+            PCI_DEVICE_RESET "PHYSDEVOP_pci_device_reset" = 32 => "newer than the reference headers (Xen 4.17)",
         }
         /// Flags of [`PhysdevIrqStatusQuery`].
         mod irq_status: u32 {

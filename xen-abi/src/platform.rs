@@ -211,9 +211,9 @@ abi_header! {
             RESOURCE_OP "XENPF_resource_op" = 61,
             SETTIME64 "XENPF_settime64" = 62,
             GET_SYMBOL "XENPF_get_symbol" = 63,
-            GET_DOM0_CONSOLE "XENPF_get_dom0_console" = 64 => "only since Xen 4.19",
-            GET_UCODE_REVISION "XENPF_get_ucode_revision" = 65 => "only since Xen 4.19",
-            UCODE_UPDATE2 "XENPF_ucode_update2" = 66 => "only since Xen 4.20",
+            GET_DOM0_CONSOLE "XENPF_get_dom0_console" = 64 => "newer than the reference headers (Xen 4.17)",
+            GET_UCODE_REVISION "XENPF_get_ucode_revision" = 65 => "newer than the reference headers (Xen 4.17)",
+            UCODE_UPDATE2 "XENPF_ucode_update2" = 66 => "newer than the reference headers (Xen 4.17)",
         }
         /// Version of the argument.
         mod interface: u32 {

@@ -68,8 +68,8 @@ abi_header! {
             SEND_NMI "VCPUOP_send_nmi" = 11,
             GET_PHYSID "VCPUOP_get_physid" = 12,
             REGISTER_VCPU_TIME_MEMORY_AREA "VCPUOP_register_vcpu_time_memory_area" = 13,
-            REGISTER_RUNSTATE_PHYS_AREA "VCPUOP_register_runstate_phys_area" = 14 => "only since Xen 4.19",
-            REGISTER_VCPU_TIME_PHYS_AREA "VCPUOP_register_vcpu_time_phys_area" = 15 => "only since Xen 4.19",
+            REGISTER_RUNSTATE_PHYS_AREA "VCPUOP_register_runstate_phys_area" = 14 => "newer than the reference headers (Xen 4.17)",
+            REGISTER_VCPU_TIME_PHYS_AREA "VCPUOP_register_vcpu_time_phys_area" = 15 => "newer than the reference headers (Xen 4.17)",
         }
         /// Values of [`VcpuRunstateInfo::state`].
         mod runstate: i32 {
