@@ -1,4 +1,6 @@
 //! What a hardware virtual machine sees of a platform: interrupt controllers, CPUID, MSRs, and instruction emulation for
 //! device memory. Devices are state plus returned effects: they call nobody, so they run on the host under test.
 
+pub mod cpuid;
+pub mod msr;
 pub mod vlapic;

@@ -63,7 +63,7 @@ pub const LEAF7_EBX: u32 = bits(&[
     0, 3, 5, 6, 7, 8, 9, 10, 13, 16, 17, 18, 19, 20, 21, 23, 24, 28, 29, 30, 31,
 ]);
 /// Leaf 7 ECX. Hidden: WAITPKG, CET, TME, LA57, key locker, bus lock, ENQCMD, SGX-LC, PKS.
-pub const LEAF7_ECX: u32 = bits(&[1, 2, 3, 6, 8, 9, 10, 11, 12, 14, 22, 25, 27, 28]);
+pub const LEAF7_ECX: u32 = bits(&[1, 2, 6, 8, 9, 10, 11, 12, 14, 22, 25, 27, 28]);
 /// Leaf 7 ECX: protection keys.
 pub const PKU: u32 = 1 << 3;
 /// Leaf 7 ECX: CR4.PKE is set.

@@ -153,15 +153,11 @@ impl Ipi {
     }
 }
 
-/// APIC id of a vCPU. Twice its number, as Xen numbers them: guests map APIC ids to vCPU ids by this rule.
-pub const fn apic_id(vcpu: u32) -> u32 {
-    vcpu * 2
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use x86_model::apic::x2apic_ldr;
+    use x86_model::policy::topology::apic_id;
 
     fn xapic(vcpu: u32, ldr: u32, cluster: bool) -> ApicFacts {
         ApicFacts {

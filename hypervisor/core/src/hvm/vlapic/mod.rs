@@ -28,7 +28,7 @@ mod regs;
 mod timer;
 mod vectors;
 
-pub use dest::{DestSpec, Ipi, apic_id};
+pub use dest::{DestSpec, Ipi};
 pub use post::{ApicFacts, LapicPost, Merged};
 pub use timer::Deadline;
 pub use vectors::Vectors;
@@ -39,6 +39,7 @@ use x86_model::apic::{
 };
 
 use timer::Timer;
+use x86_model::policy::topology::apic_id;
 
 /// What a register access asks of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

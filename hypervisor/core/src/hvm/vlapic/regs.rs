@@ -2,8 +2,8 @@
 
 use x86_model::Width;
 use x86_model::apic::{
-    ApicMode, ESR_ILLEGAL_REGISTER, ESR_SEND_ILLEGAL, Icr, MSR_TSC_DEADLINE, MSR_X2APIC_FIRST,
-    MSR_X2APIC_LAST, reg, x2apic_ldr,
+    ApicMode, ESR_ILLEGAL_REGISTER, ESR_SEND_ILLEGAL, Icr, MSR_APIC_BASE, MSR_TSC_DEADLINE,
+    MSR_X2APIC_FIRST, MSR_X2APIC_LAST, reg, x2apic_ldr,
 };
 
 use super::{Clocks, Effect, Gp, LVT_TIMER, Vlapic};
@@ -82,6 +82,24 @@ impl Vlapic {
         }
     }
 
+    /// RDMSR of any APIC register: the base, the TSC deadline, or the x2APIC range.
+    pub fn rdmsr(&self, msr: u32, clocks: Clocks) -> Result<u64, Gp> {
+        match msr {
+            MSR_APIC_BASE => Ok(self.base()),
+            MSR_TSC_DEADLINE => self.tsc_deadline(),
+            _ => self.x2apic_read(msr, clocks),
+        }
+    }
+
+    /// WRMSR of any APIC register, as [`Vlapic::rdmsr`].
+    pub fn wrmsr(&mut self, msr: u32, value: u64, clocks: Clocks) -> Result<Effect, Gp> {
+        match msr {
+            MSR_APIC_BASE => self.set_base(value),
+            MSR_TSC_DEADLINE => self.set_tsc_deadline(value),
+            _ => self.x2apic_write(msr, value, clocks),
+        }
+    }
+
     /// RDMSR in 0x800..=0x8ff.
     pub fn x2apic_read(&self, msr: u32, clocks: Clocks) -> Result<u64, Gp> {
         let register = self.x2apic_register(msr)?;
@@ -144,7 +162,6 @@ impl Vlapic {
 
     /// Writes IA32_TSC_DEADLINE (MSR 0x6e0).
     pub fn set_tsc_deadline(&mut self, value: u64) -> Result<Effect, Gp> {
-        debug_assert_eq!(MSR_TSC_DEADLINE, 0x6e0);
         if !self.tsc_deadline {
             return Err(Gp);
         }
