@@ -44,6 +44,40 @@ pub enum KernelError {
         /// Size that came out (a lower bound if the decoder was stopped).
         found: usize,
     },
+    /// The ELF file cannot be read.
+    BadElf(&'static str),
+    /// A loadable segment (by its number among the program headers) cannot be loaded.
+    BadSegment {
+        /// Program header number.
+        index: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A note with owner "Xen" that the builder needs is malformed.
+    BadNote {
+        /// The note's name in Xen's public headers, without prefix.
+        name: &'static str,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// No PHYS32_ENTRY note. `xen` tells whether there were other Xen notes.
+    NoEntry {
+        /// The kernel knows Xen, but not this way to start.
+        xen: bool,
+    },
+    /// The entry point is in no segment.
+    EntryOutside(u64),
+    /// The kernel says of itself that it cannot be dom0.
+    NotDom0,
+    /// There is no free RAM where the kernel can go.
+    NoRoom {
+        /// First byte of the place the kernel was linked for.
+        start: u64,
+        /// Byte after the last.
+        end: u64,
+        /// It said that it may be moved.
+        movable: bool,
+    },
 }
 
 impl fmt::Display for KernelError {
@@ -93,6 +127,39 @@ impl fmt::Display for KernelError {
                 f,
                 "{format} payload unpacks to {found} bytes instead of {expected}: rebuild or re-copy the kernel image"
             ),
+            Self::BadElf(what) => write!(f, "{what}: a 64-bit x86 Linux kernel is needed"),
+            Self::BadSegment { index, what } => write!(
+                f,
+                "ELF segment {index} {what}: rebuild or re-copy the kernel image"
+            ),
+            Self::BadNote { name, what } => {
+                write!(f, "ELF note {name} {what}: this kernel cannot start as PVH")
+            }
+            Self::NoEntry { xen: true } => f.write_str(
+                "it can start as a PV guest only (no PHYS32_ENTRY note): use a kernel with CONFIG_PVH or CONFIG_XEN_PVH",
+            ),
+            Self::NoEntry { xen: false } => f.write_str(
+                "it has no PVH entry (no PHYS32_ENTRY note of owner Xen): use a kernel with CONFIG_XEN_PVH",
+            ),
+            Self::EntryOutside(entry) => write!(
+                f,
+                "entry point {entry:#x} lies outside every segment: rebuild or re-copy the kernel image"
+            ),
+            Self::NotDom0 => f.write_str(
+                "it is built for guests only (no CONFIG_XEN_DOM0, as in Debian's cloud kernels): use the distribution's standard kernel",
+            ),
+            Self::NoRoom {
+                start,
+                end,
+                movable,
+            } => {
+                write!(f, "no free RAM for it at {start:#x}-{end:#x}")?;
+                f.write_str(if movable {
+                    " nor anywhere else it may go: raise dom0_mem or add RAM"
+                } else {
+                    ", and it cannot be moved: use a newer kernel (Linux 6.10 or later), or raise dom0_mem"
+                })
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod bzimage;
 pub mod decompress;
+pub mod elf;
 mod error;
 
 pub use error::KernelError;

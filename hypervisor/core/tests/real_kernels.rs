@@ -1,0 +1,34 @@
+//! Distribution kernels through the unpacker and the ELF reader. `XENOLITH_KERNELS` holds paths separated by `:`; run with
+//! `cargo test -p hv-core --release --test real_kernels -- --ignored --nocapture`.
+
+use std::time::Instant;
+
+use hv_core::dom0::KernelError;
+use hv_core::dom0::bzimage::Image;
+use hv_core::dom0::elf::Kernel;
+
+#[test]
+#[ignore = "needs XENOLITH_KERNELS"]
+fn distribution_kernels_unpack_and_parse() {
+    let list = std::env::var("XENOLITH_KERNELS").expect("XENOLITH_KERNELS is not set");
+    for path in list.split(':') {
+        let file = std::fs::read(path).unwrap_or_else(|e| panic!("{path}: {e}"));
+        let image = Image::parse(&file).unwrap_or_else(|e| panic!("{path}: {e}"));
+        let Image::Compressed { format, .. } = image else {
+            panic!("{path}: not compressed");
+        };
+        let start = Instant::now();
+        let elf = image.unpack().unwrap_or_else(|e| panic!("{path}: {e}"));
+        let took = start.elapsed();
+        println!("{path}: {format}, {} bytes in {took:?}", elf.len());
+        match Kernel::parse(&elf) {
+            Ok(kernel) => {
+                println!("  entry {:#x}, {kernel:x?}", kernel.entry);
+                assert_eq!(kernel.start, 16 << 20);
+                assert!(kernel.segments.len() >= 3);
+            }
+            Err(KernelError::NotDom0) => assert!(path.contains("cloud"), "{path}"),
+            Err(e) => panic!("{path}: {e}"),
+        }
+    }
+}
