@@ -56,7 +56,7 @@ fn run() {
     fact!(
         "xsdt-signature",
         "{}",
-        core::str::from_utf8(&name).unwrap_or("????")
+        core::str::from_utf8(&name).unwrap_or("not text")
     );
     let sound = acpi::for_each_table(|signature, at, len| {
         let name = core::str::from_utf8(&signature).unwrap_or("????");

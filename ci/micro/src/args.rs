@@ -1,0 +1,121 @@
+//! The command line of the runner.
+
+use std::path::PathBuf;
+
+/// Text of `--help`.
+pub(crate) const HELP: &str = "\
+micro: run the micro-guests and compare Xenolith with Xen
+
+  micro [options] [GUEST..]
+
+  --hv PATH        Xenolith image (default: target/image/xenolith, if it is there)
+  --no-hv          do not run on Xenolith
+  --peer xen       run on Debian's Xen 4.17 too (fetched into the cache on first use)
+  --record         store what the peer shows as the reference
+  --smp N          processors of the machine (default 2)
+  --cpu MODEL      QEMU CPU model (default EPYC)
+  --timeout S      seconds for one guest (default 90)
+  --args TEXT      command line of the guest
+  --hv-args TEXT   further options for the hypervisor
+  --verbose        print all facts and, after a crash, the whole console
+";
+
+/// What was asked for.
+pub(crate) struct Args {
+    pub(crate) hv: Option<PathBuf>,
+    pub(crate) no_hv: bool,
+    pub(crate) peer: bool,
+    pub(crate) record: bool,
+    pub(crate) smp: u32,
+    pub(crate) cpu: String,
+    pub(crate) timeout: u64,
+    pub(crate) guest_args: String,
+    pub(crate) hv_args: String,
+    pub(crate) verbose: bool,
+    pub(crate) guests: Vec<String>,
+}
+
+impl Args {
+    /// `None` means that help was asked for.
+    pub(crate) fn parse(words: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
+        let mut args = Self {
+            hv: None,
+            no_hv: false,
+            peer: false,
+            record: false,
+            smp: 2,
+            cpu: "EPYC".into(),
+            timeout: 90,
+            guest_args: String::new(),
+            hv_args: String::new(),
+            verbose: false,
+            guests: Vec::new(),
+        };
+        let mut words = words;
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
+            match word.as_str() {
+                "--hv" => args.hv = Some(value()?.into()),
+                "--no-hv" => args.no_hv = true,
+                "--peer" => match value()?.as_str() {
+                    "xen" => args.peer = true,
+                    other => return Err(format!("unknown peer {other}: there is xen")),
+                },
+                "--record" => args.record = true,
+                "--smp" => args.smp = value()?.parse().map_err(|e| format!("--smp: {e}"))?,
+                "--cpu" => args.cpu = value()?,
+                "--timeout" => {
+                    args.timeout = value()?.parse().map_err(|e| format!("--timeout: {e}"))?
+                }
+                "--args" => args.guest_args = value()?,
+                "--hv-args" => args.hv_args = value()?,
+                "--verbose" => args.verbose = true,
+                "--help" | "-h" => return Ok(None),
+                option if option.starts_with('-') => {
+                    return Err(format!("unknown option {option}; see --help"));
+                }
+                guest => args.guests.push(guest.into()),
+            }
+        }
+        if args.record && !args.peer {
+            return Err("--record needs --peer xen".into());
+        }
+        Ok(Some(args))
+    }
+
+    /// The image to test: the one named, or the one built, if any.
+    pub(crate) fn image(&self) -> Option<PathBuf> {
+        if self.no_hv {
+            return None;
+        }
+        self.hv.clone().or_else(|| {
+            Some(crate::target_dir().join("image/xenolith")).filter(|path| path.exists())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Option<Args>, String> {
+        Args::parse(line.split_ascii_whitespace().map(String::from))
+    }
+
+    #[test]
+    fn options_and_guests_mix() {
+        let args = parse("cpuid --smp 4 --peer xen msr").unwrap().unwrap();
+        assert_eq!(args.guests, ["cpuid", "msr"]);
+        assert_eq!(args.smp, 4);
+        assert!(args.peer);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        assert!(parse("--smp").is_err_and(|e| e.contains("--smp")));
+        assert!(parse("--peer kvm").is_err_and(|e| e.contains("kvm")));
+        assert!(parse("--record").is_err_and(|e| e.contains("--peer")));
+        assert!(parse("--frob").is_err_and(|e| e.contains("--frob")));
+        assert!(parse("--help").unwrap().is_none());
+    }
+}
