@@ -6,5 +6,6 @@
 extern crate alloc;
 
 pub mod dom0;
+pub mod evtchn;
 pub mod hvm;
 pub mod options;
