@@ -3,4 +3,5 @@
 
 pub mod cpuid;
 pub mod msr;
+pub mod vioapic;
 pub mod vlapic;
