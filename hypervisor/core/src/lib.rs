@@ -6,6 +6,14 @@
 extern crate alloc;
 
 pub mod dom0;
+pub mod domain;
 pub mod evtchn;
+pub mod guest;
 pub mod hvm;
+pub mod hypercall;
+pub mod hypervisor;
+pub mod irq;
 pub mod options;
+pub mod p2m;
+pub mod sched;
+pub mod vcpu;

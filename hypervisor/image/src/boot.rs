@@ -1,6 +1,5 @@
 //! What happens between the loader and the first domain.
 
-use hv_hw::log::uart::LineSettings;
 use hv_hw::mem::heap::Heap;
 use hv_hw::x86::boot;
 
@@ -13,13 +12,12 @@ static HEAP: Heap = Heap::new();
 extern "C" fn xenolith_main(magic: u32, info: u32) -> ! {
     let info = boot::start(magic, info);
     boot::init_memory(info);
-    boot::console::add_serial(0x3f8, LineSettings::DEFAULT);
-    boot::console::add_screen();
+    hv_hw::info!("{:?} {:?}", info.entry, info.loader);
     for r in &info.regions {
         hv_hw::info!("{:x?}", r);
     }
     for m in &info.modules {
-        hv_hw::info!("{:x?} {}", m, info.module_line(m));
+        hv_hw::info!("{:x?}", m);
     }
     panic!("nothing more to start");
 }

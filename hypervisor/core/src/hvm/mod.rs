@@ -3,5 +3,6 @@
 
 pub mod cpuid;
 pub mod msr;
+pub mod platform;
 pub mod vioapic;
 pub mod vlapic;

@@ -248,6 +248,11 @@ pub fn total_frames() -> usize {
     RAM.load(Ordering::Relaxed)
 }
 
+/// Frames that the table covers: one more than the highest frame number it knows.
+pub fn table_len() -> usize {
+    LEN.load(Ordering::Relaxed)
+}
+
 /// Bytes that the table for `frames` frames takes.
 pub const fn table_bytes(frames: usize) -> usize {
     (frames * size_of::<AtomicU64>()).next_multiple_of(PAGE_SIZE as usize)

@@ -175,6 +175,11 @@ impl Stage2 {
         self.generation.load(Ordering::Acquire)
     }
 
+    /// Makes every CPU flush its translations before it enters the guest again.
+    pub fn invalidate(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// The translation of `gfn`.
     #[inline]
     pub fn lookup(&self, gfn: Gfn) -> Option<Leaf> {

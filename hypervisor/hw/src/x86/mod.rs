@@ -2,7 +2,7 @@
 
 pub mod boot;
 pub mod paging;
-pub mod panic;
+mod panic;
 
 /// The machine.
 pub struct Metal;

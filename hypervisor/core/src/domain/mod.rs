@@ -1,0 +1,208 @@
+//! Domains: what they own and how they end.
+
+pub mod cpu;
+mod new;
+pub mod params;
+mod stop;
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+
+use hv_hw::mem::FrameRef;
+use hv_hw::sync::{SpinLock, rank};
+use x86_model::{Gfn, Gpa, Mfn};
+use xen_abi::DomId;
+
+use crate::hvm::msr::MsrPolicy;
+use crate::hvm::platform::Platform;
+use crate::hypervisor::Wallclock;
+use crate::p2m::P2m;
+use crate::vcpu::VcpuRef;
+
+pub use cpu::CpuPolicy;
+pub use params::HvmParams;
+
+/// An entry of a domain's physical memory map, in E820 terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryRange {
+    /// First address.
+    pub start: Gpa,
+    /// Bytes.
+    pub len: u64,
+    /// E820 type (1 RAM, 2 reserved, 3 ACPI, 4 NVS, 5 unusable).
+    pub ty: u32,
+}
+
+/// Why a domain stopped (`SHUTDOWN_*`, `sched.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ShutdownReason {
+    /// Clean power-off.
+    PowerOff = 0,
+    /// Reboot.
+    Reboot = 1,
+    /// Suspended.
+    Suspend = 2,
+    /// Crashed.
+    Crash = 3,
+    /// Its watchdog fired.
+    Watchdog = 4,
+    /// Soft reset.
+    SoftReset = 5,
+}
+
+impl ShutdownReason {
+    /// The reason with number `n`, if Xen defines it.
+    pub const fn from_number(n: u32) -> Option<Self> {
+        match n {
+            0 => Some(Self::PowerOff),
+            1 => Some(Self::Reboot),
+            2 => Some(Self::Suspend),
+            3 => Some(Self::Crash),
+            4 => Some(Self::Watchdog),
+            5 => Some(Self::SoftReset),
+            _ => None,
+        }
+    }
+}
+
+const RUNNING: u8 = 0xff;
+
+/// What [`Domain::new`] needs besides memory.
+pub struct DomainSetup {
+    /// Identifier.
+    pub id: DomId,
+    /// Control domain: may use the hardware and every hypercall.
+    pub privileged: bool,
+    /// UUID.
+    pub handle: [u8; 16],
+    /// Guest-visible memory map.
+    pub memory_map: Vec<MemoryRange>,
+    /// Most pages of RAM that the domain may have.
+    pub max_pages: u64,
+    /// Number of vCPUs.
+    pub vcpus: u32,
+    /// CPUID and feature policy.
+    pub cpu: CpuPolicy,
+    /// Ports that go to hardware directly (clear bits); `None` traps all.
+    pub io_bitmap: Option<&'static [u8; 8192]>,
+    /// Devices of the platform, for a domain that has any.
+    pub platform: Option<Platform>,
+}
+
+/// A domain.
+pub struct Domain {
+    /// Identifier.
+    pub id: DomId,
+    /// Control domain.
+    pub privileged: bool,
+    /// UUID.
+    pub handle: [u8; 16],
+    /// Guest-physical memory.
+    pub p2m: P2m,
+    /// The shared_info page.
+    pub shared_info: FrameRef,
+    /// HVM parameters.
+    pub params: HvmParams,
+    /// Guest-visible memory map, for `XENMEM_memory_map`.
+    pub memory_map: SpinLock<Vec<MemoryRange>, { rank::DOMAIN }>,
+    /// Most pages of RAM.
+    max_pages: AtomicU64,
+    /// Where the shared pages are mapped.
+    shared_at: SpinLock<BTreeMap<Mfn, Gfn>, { rank::DOMAIN }>,
+    /// What MSRs read as and accept.
+    pub msr_policy: MsrPolicy,
+    /// Hypercalls are made by VMMCALL, not VMCALL.
+    pub uses_vmmcall: bool,
+    /// Vector of the global event callback; 0 if none is set.
+    pub callback_vector: AtomicU8,
+    /// `vm_assist` bits.
+    pub vm_assist: AtomicU32,
+    /// Event channels.
+    pub evtchn: crate::evtchn::Evtchn,
+    /// Virtual IO-APICs and the physical lines bound to them, where the domain has any.
+    pub platform: Option<Platform>,
+    /// Times that an unlisted device page was mapped on first touch.
+    pub mmio_fixups: AtomicU64,
+    stopped: AtomicU8,
+    vcpus: Box<[VcpuRef]>,
+}
+
+impl Domain {
+    /// Whether the domain stopped, and why.
+    pub fn shutdown_reason(&self) -> Option<ShutdownReason> {
+        match self.stopped.load(Ordering::Acquire) {
+            RUNNING => None,
+            n => ShutdownReason::from_number(u32::from(n)),
+        }
+    }
+
+    /// Marks the domain as stopped. False if it was already.
+    pub fn stop(&self, reason: ShutdownReason) -> bool {
+        self.stopped
+            .compare_exchange(RUNNING, reason as u8, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// The vCPUs by index.
+    pub fn vcpus(&self) -> &[VcpuRef] {
+        &self.vcpus
+    }
+
+    /// One vCPU.
+    pub fn vcpu(&self, index: u32) -> Option<&VcpuRef> {
+        self.vcpus.get(index as usize)
+    }
+
+    /// Most pages of RAM that the domain may have.
+    pub fn max_pages(&self) -> u64 {
+        self.max_pages.load(Ordering::Relaxed)
+    }
+
+    /// Sets the event callback (`HVM_PARAM_CALLBACK_IRQ`): type 2 is a vector; lines and pins, which need legacy interrupt
+    /// controllers, are accepted and have no effect.
+    pub fn set_callback(&self, via: u64) {
+        let vector = if via >> 56 == 2 { via as u8 } else { 0 };
+        self.callback_vector.store(vector, Ordering::Release);
+    }
+
+    /// Notes that a shared page is now mapped at `gfn`; returns where it was.
+    pub fn note_shared(&self, mfn: Mfn, gfn: Gfn) -> Option<Gfn> {
+        self.shared_at.lock().insert(mfn, gfn)
+    }
+
+    /// Forgets the place of a shared page if it was `gfn`.
+    pub fn forget_shared(&self, mfn: Mfn, gfn: Gfn) {
+        let mut at = self.shared_at.lock();
+        if at.get(&mfn) == Some(&gfn) {
+            at.remove(&mfn);
+        }
+    }
+
+    /// Whether runstate updates are flagged (`VMASST_TYPE_runstate_update_flag`).
+    pub fn flags_runstate(&self) -> bool {
+        self.vm_assist.load(Ordering::Relaxed) & 1 << 5 != 0
+    }
+
+    /// Writes the wall clock into shared_info (`wc_*`), under its version protocol.
+    pub fn publish_wallclock(&self, wall: Wallclock) {
+        const WC: usize = 3072;
+        let version = self.shared_info.atomic_u32(WC);
+        let odd = version.load(Ordering::Relaxed).wrapping_add(1) | 1;
+        version.store(odd, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.shared_info
+            .write(WC + 4, &(wall.secs as u32).to_le_bytes());
+        self.shared_info.write(WC + 8, &wall.nsecs.to_le_bytes());
+        self.shared_info
+            .write(WC + 12, &((wall.secs >> 32) as u32).to_le_bytes());
+        fence(Ordering::SeqCst);
+        version.store(odd.wrapping_add(1), Ordering::Release);
+    }
+}
+
+/// A counted domain.
+pub type DomainRef = Arc<Domain>;

@@ -1,0 +1,67 @@
+//! HVM parameters (`params.h`): who may set or read which, and their values.
+
+use hv_hw::sync::{SpinLock, rank};
+use xen_abi::Errno;
+
+/// Number of parameters.
+pub const COUNT: usize = 39;
+/// `HVM_PARAM_CALLBACK_IRQ`.
+pub const CALLBACK_IRQ: u32 = 0;
+/// `HVM_PARAM_STORE_PFN`.
+pub const STORE_PFN: u32 = 1;
+/// `HVM_PARAM_STORE_EVTCHN`.
+pub const STORE_EVTCHN: u32 = 2;
+/// `HVM_PARAM_TRIPLE_FAULT_REASON`.
+pub const TRIPLE_FAULT_REASON: u32 = 31;
+
+/// Parameters that a domain may set for itself.
+const SELF_SET: &[u32] = &[0, 2, 15, 18, 19, 34, 36, 37];
+/// Parameters that a domain may read of itself.
+const SELF_GET: &[u32] = &[0, 1, 2, 15, 17, 18, 19, 34, 35, 36, 37];
+/// Parameters that no longer exist.
+const GONE: &[u32] = &[4, 13, 20, 21, 22, 23, 24, 25, 26, 30];
+
+/// The values of one domain.
+pub struct HvmParams {
+    values: SpinLock<[u64; COUNT], { rank::DEVICE }>,
+}
+
+impl Default for HvmParams {
+    fn default() -> Self {
+        let mut values = [0; COUNT];
+        values[TRIPLE_FAULT_REASON as usize] = 1;
+        HvmParams {
+            values: SpinLock::new(values),
+        }
+    }
+}
+
+fn check(index: u32, allowed_to_self: &[u32], for_self: bool) -> Result<(), Errno> {
+    if index as usize >= COUNT || GONE.contains(&index) {
+        return Err(Errno::EINVAL);
+    }
+    if for_self && !allowed_to_self.contains(&index) {
+        return Err(Errno::EPERM);
+    }
+    Ok(())
+}
+
+impl HvmParams {
+    /// Reads a parameter; `for_self` if the domain asks about itself.
+    pub fn get(&self, index: u32, for_self: bool) -> Result<u64, Errno> {
+        check(index, SELF_GET, for_self)?;
+        Ok(self.values.lock()[index as usize])
+    }
+
+    /// Checks that a parameter may be set.
+    pub fn check_set(&self, index: u32, for_self: bool) -> Result<(), Errno> {
+        check(index, SELF_SET, for_self)
+    }
+
+    /// Sets a parameter that [`HvmParams::check_set`] allowed.
+    pub fn set(&self, index: u32, value: u64) {
+        if let Some(slot) = self.values.lock().get_mut(index as usize) {
+            *slot = value;
+        }
+    }
+}

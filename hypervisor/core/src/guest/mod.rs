@@ -1,0 +1,5 @@
+//! The one way to guest memory.
+
+pub mod access;
+
+pub use access::GuestAccess;

@@ -1,0 +1,58 @@
+//! `console_io` (18): raw output to and input from the hypervisor's console, for the control domain.
+
+use hv_hw::Machine;
+use xen_abi::Errno;
+
+use super::{Call, HcResult, ptr};
+
+/// Bytes moved in one piece.
+const CHUNK: usize = 256;
+
+/// `console_io`: (0, count, buffer) writes, (1, count, buffer) reads.
+pub fn handle(call: &mut Call<'_, '_>, [cmd, count, buffer, ..]: [u64; 5]) -> HcResult {
+    call.privileged()?;
+    // Xen takes cmd and count as int.
+    let count = count as u32 as usize;
+    if count > i32::MAX as usize {
+        return Err(Errno::E2BIG);
+    }
+    match cmd as u32 {
+        0 => write(call, count, buffer),
+        1 => read(call, count, buffer),
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+fn write(call: &mut Call<'_, '_>, count: usize, buffer: u64) -> HcResult {
+    let mut done = 0;
+    let mut chunk = [0u8; CHUNK];
+    while done < count {
+        let n = CHUNK.min(count - done);
+        let at = ptr(buffer.checked_add(done as u64).ok_or(Errno::EFAULT)?);
+        call.memory().copy_in(at, &mut chunk[..n])?;
+        call.hv().hw.console_write(&chunk[..n]);
+        done += n;
+        // A serial line is slow: let interrupts in after every few pieces.
+        if done < count && done % (8 * CHUNK) == 0 {
+            return call.restart([
+                0,
+                (count - done) as u64,
+                buffer.wrapping_add(done as u64),
+                0,
+                0,
+            ]);
+        }
+    }
+    Ok(0)
+}
+
+fn read(call: &mut Call<'_, '_>, count: usize, buffer: u64) -> HcResult {
+    if call.hv().console_owner() != call.domain().id {
+        return Ok(0);
+    }
+    call.memory().probe_out(ptr(buffer), count.min(CHUNK))?;
+    let mut chunk = [0u8; CHUNK];
+    let n = call.hv().hw.console_read(&mut chunk[..count.min(CHUNK)]);
+    call.memory().copy_out(ptr(buffer), &chunk[..n])?;
+    Ok(n as u64)
+}

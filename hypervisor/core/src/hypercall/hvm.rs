@@ -1,0 +1,119 @@
+//! `hvm_op` (34): HVM parameters, the event upcall vector, memory types.
+
+use core::sync::atomic::Ordering;
+
+use x86_model::Gfn;
+use xen_abi::hvm::op::{HvmEvtchnUpcallVector, HvmGetMemType, HvmParam, op};
+use xen_abi::{DomId, Errno};
+
+use super::{Call, HcResult, ptr};
+use crate::domain::params;
+use crate::p2m::PageType;
+
+/// `hvm_op(sub, pointer)`.
+pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
+    match sub as u32 {
+        op::SET_PARAM => set_param(call, arg),
+        op::GET_PARAM => get_param(call, arg),
+        op::GET_MEM_TYPE => get_mem_type(call, arg),
+        op::SET_EVTCHN_UPCALL_VECTOR => upcall_vector(call, arg),
+        op::GET_TIME => {
+            let now = hv_hw::Machine::now_ns(&call.hv().hw);
+            call.memory().write(ptr(arg), &now)?;
+            Ok(0)
+        }
+        op::FLUSH_TLBS => {
+            if arg != 0 {
+                return Err(Errno::EINVAL);
+            }
+            call.domain().p2m.stage2().invalidate();
+            call.hv().flush_domain(call.domain());
+            Ok(0)
+        }
+        // Shadow paging only: with nested paging there is nothing to hint, and success would make Linux call it for ever.
+        op::PAGETABLE_DYING => Err(Errno::EINVAL),
+        op::ALTP2M => Err(Errno::EOPNOTSUPP),
+        // vm_event: there is no listener.
+        op::GUEST_REQUEST_VM_EVENT => {
+            if arg != 0 {
+                Err(Errno::EINVAL)
+            } else {
+                Ok(0)
+            }
+        }
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+fn is_self(call: &Call<'_, '_>, id: DomId) -> bool {
+    id == DomId::SELF || id == call.domain().id
+}
+
+fn set_param(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
+    let a: HvmParam = call.memory().read(ptr(arg))?;
+    if a.index as usize >= params::COUNT {
+        return Err(Errno::EINVAL);
+    }
+    let target = call.target(a.domid)?;
+    target.params.check_set(a.index, is_self(call, a.domid))?;
+    match a.index {
+        params::CALLBACK_IRQ => {
+            target.set_callback(a.value);
+            // The upcall may have been pending before there was a way to deliver it.
+            for v in target.vcpus() {
+                call.hv().prod(v);
+            }
+        }
+        params::TRIPLE_FAULT_REASON if a.value > 5 => return Err(Errno::EINVAL),
+        _ => {}
+    }
+    target.params.set(a.index, a.value);
+    Ok(0)
+}
+
+fn get_param(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
+    let mut a: HvmParam = call.memory().read(ptr(arg))?;
+    if a.index as usize >= params::COUNT {
+        return Err(Errno::EINVAL);
+    }
+    let target = call.target(a.domid)?;
+    a.value = target.params.get(a.index, is_self(call, a.domid))?;
+    call.memory().write(ptr(arg), &a)?;
+    Ok(0)
+}
+
+fn get_mem_type(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
+    let mut a: HvmGetMemType = call.memory().read(ptr(arg))?;
+    let target = call.target(a.domid)?;
+    // HVMMEM_ram_rw 0, HVMMEM_ram_ro 1, HVMMEM_mmio_dm 2.
+    a.mem_type = match target.p2m.page_type(Gfn(a.pfn)) {
+        Some(PageType::Ram | PageType::Shared | PageType::Foreign) => 0,
+        Some(PageType::Grant) => u16::from(
+            target
+                .p2m
+                .frame(Gfn(a.pfn))
+                .is_none_or(|(_, writable)| !writable),
+        ),
+        Some(PageType::Mmio) | None => 2,
+    };
+    call.memory().write(ptr(arg), &a)?;
+    Ok(0)
+}
+
+fn upcall_vector(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
+    let a: HvmEvtchnUpcallVector = call.memory().read(ptr(arg))?;
+    // Vectors below 16 cannot come through a local APIC.
+    if a.vector < 0x10 {
+        return Err(Errno::EINVAL);
+    }
+    let vcpu = call.domain().vcpu(a.vcpu).ok_or(Errno::ENOENT)?.clone();
+    vcpu.upcall_vector.store(a.vector, Ordering::Release);
+    if vcpu
+        .areas
+        .upcall_pending()
+        .is_some_and(|p| p.load(Ordering::Acquire) != 0)
+    {
+        call.hv().upcall(call.domain(), &vcpu);
+    }
+    Ok(0)
+}

@@ -1,0 +1,176 @@
+//! `memory_op` (12): reservations, the physical map, the memory map. Layouts in `memory.h`.
+//!
+//! The command's bits from 6 up carry the first extent of a restarted call; a fresh call has none.
+
+use alloc::vec::Vec;
+
+use hv_hw::mem::{FrameRef, frames, total_frames};
+use x86_model::Gfn;
+use xen_abi::memory::{MemoryDomain, MemoryReservation, RemoveFromPhysmap, cmd, op};
+use xen_abi::{DomId, Errno};
+
+use super::{Call, HcResult, memory_map, physmap, ptr};
+use crate::domain::DomainRef;
+use crate::p2m::{PageType, Removed};
+
+/// Largest extent order that a domain may ask for (2 MiB).
+const MAX_ORDER: u32 = 9;
+
+/// `memory_op(command, pointer)`.
+pub fn handle(call: &mut Call<'_, '_>, [command, arg, ..]: [u64; 5]) -> HcResult {
+    let command = command as u32;
+    let sub = command & ((1 << cmd::EXTENT_SHIFT) - 1);
+    let start = u64::from(command >> cmd::EXTENT_SHIFT);
+    let takes_extents = matches!(
+        sub,
+        op::INCREASE_RESERVATION
+            | op::DECREASE_RESERVATION
+            | op::POPULATE_PHYSMAP
+            | op::ADD_TO_PHYSMAP
+            | op::ADD_TO_PHYSMAP_BATCH
+    );
+    if start != 0 && !takes_extents {
+        return Err(Errno::EINVAL);
+    }
+    match sub {
+        op::INCREASE_RESERVATION | op::DECREASE_RESERVATION | op::POPULATE_PHYSMAP => {
+            reservation(call, sub, start, arg)
+        }
+        op::MAXIMUM_RAM_PAGE => Ok((frames::table_len() as u64).saturating_sub(1)),
+        op::CURRENT_RESERVATION | op::MAXIMUM_RESERVATION | op::MAXIMUM_GPFN => {
+            about(call, sub, arg)
+        }
+        op::ADD_TO_PHYSMAP => physmap::add(call, start, arg),
+        op::ADD_TO_PHYSMAP_BATCH => physmap::add_batch(call, start, arg),
+        op::REMOVE_FROM_PHYSMAP => remove(call, arg),
+        op::MEMORY_MAP => memory_map::own(call, arg),
+        op::CLAIM_PAGES => claim(call, arg),
+        op::GET_VNUMAINFO => Err(Errno::EOPNOTSUPP),
+        op::RESERVED_DEVICE_MEMORY_MAP => memory_map::reserved_devices(call, arg),
+        op::EXCHANGE | op::SET_MEMORY_MAP => Err(Errno::EINVAL),
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+fn about(call: &mut Call<'_, '_>, sub: u32, arg: u64) -> HcResult {
+    let a: MemoryDomain = call.memory().read(ptr(arg))?;
+    let d = call.target(a.domid)?;
+    Ok(match sub {
+        op::CURRENT_RESERVATION => d.p2m.pages() as u64,
+        op::MAXIMUM_RESERVATION => d.max_pages(),
+        _ => d.p2m.max_gfn().0,
+    })
+}
+
+/// Increase, decrease and populate: they return how many extents were done and never an error once begun.
+fn reservation(call: &mut Call<'_, '_>, sub: u32, start: u64, arg: u64) -> HcResult {
+    let r: MemoryReservation = call.memory().read(ptr(arg)).map_err(|_| Errno::EFAULT)?;
+    // The count must fit beside the sub-operation in a restarted command.
+    if r.nr_extents > u64::from(u32::MAX >> cmd::EXTENT_SHIFT) || start > r.nr_extents {
+        return Ok(start);
+    }
+    let Ok(target) = call.target(r.domid) else {
+        return Ok(start);
+    };
+    if r.extent_order > MAX_ORDER || sub == op::INCREASE_RESERVATION {
+        // A translated domain has no use for memory without a place.
+        return Ok(start);
+    }
+    let mut removed = Vec::new();
+    let mut done = start;
+    while done < r.nr_extents {
+        if call.should_restart() {
+            settle(call, &target, removed);
+            return call.restart([u64::from(sub) | done << cmd::EXTENT_SHIFT, arg, 0, 0, 0]);
+        }
+        let Ok(gfn) = call.memory().read_at::<u64>(ptr(r.extent_start), done) else {
+            break;
+        };
+        let ok = match sub {
+            op::DECREASE_RESERVATION => decrease(&target, Gfn(gfn), r.extent_order, &mut removed),
+            _ => populate(&target, Gfn(gfn), r.extent_order),
+        };
+        if ok.is_err() {
+            break;
+        }
+        done += 1;
+    }
+    settle(call, &target, removed);
+    Ok(done)
+}
+
+/// Flushes stale translations before removed frames can be reused.
+pub fn settle(call: &Call<'_, '_>, target: &DomainRef, removed: Vec<Removed>) {
+    if !removed.is_empty() {
+        call.hv().flush_domain(target);
+    }
+    drop(removed);
+}
+
+fn decrease(
+    target: &DomainRef,
+    first: Gfn,
+    order: u32,
+    removed: &mut Vec<Removed>,
+) -> Result<(), Errno> {
+    for gfn in pages(target, first, order)? {
+        match target.p2m.page_type(gfn) {
+            Some(PageType::Ram | PageType::Foreign | PageType::Grant) => {}
+            _ => return Err(Errno::EINVAL),
+        }
+        removed.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        removed.extend(target.p2m.unmap(gfn)?);
+    }
+    Ok(())
+}
+
+fn populate(target: &DomainRef, first: Gfn, order: u32) -> Result<(), Errno> {
+    for gfn in pages(target, first, order)? {
+        if target.p2m.repopulate_identity(gfn)? {
+            continue;
+        }
+        if target.p2m.pages() as u64 >= target.max_pages() || target.p2m.page_type(gfn).is_some() {
+            return Err(Errno::ENOMEM);
+        }
+        let frame = FrameRef::alloc(target.id).ok_or(Errno::ENOMEM)?;
+        target.p2m.map(gfn, frame, PageType::Ram, true)?;
+    }
+    Ok(())
+}
+
+/// The pages of an extent, if the domain can have all of them.
+fn pages(target: &DomainRef, first: Gfn, order: u32) -> Result<impl Iterator<Item = Gfn>, Errno> {
+    let end = first.0.checked_add(1 << order).ok_or(Errno::EINVAL)?;
+    if first.0 & ((1 << order) - 1) != 0 || !target.p2m.in_range(Gfn(end - 1)) {
+        return Err(Errno::EINVAL);
+    }
+    Ok((first.0..end).map(Gfn))
+}
+
+fn remove(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
+    let a: RemoveFromPhysmap = call.memory().read(ptr(arg))?;
+    let target = call.target(a.domid)?;
+    let gfn = Gfn(a.gpfn);
+    match target.p2m.page_type(gfn) {
+        Some(t) if t.is_memory() => {}
+        _ => return Err(Errno::ENOENT),
+    }
+    let removed: Vec<Removed> = target.p2m.unmap(gfn)?.into_iter().collect();
+    for r in &removed {
+        target.forget_shared(r.mfn, gfn);
+    }
+    settle(call, &target, removed);
+    Ok(0)
+}
+
+fn claim(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
+    call.privileged()?;
+    let r: MemoryReservation = call.memory().read(ptr(arg))?;
+    if r.extent_start != 0 || r.nr_extents > total_frames() as u64 {
+        return Err(Errno::EINVAL);
+    }
+    if r.domid == DomId::SELF {
+        return Err(Errno::EINVAL);
+    }
+    call.hv().domain(r.domid).map(|_| 0).ok_or(Errno::ESRCH)
+}

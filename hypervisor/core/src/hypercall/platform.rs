@@ -1,0 +1,72 @@
+//! `platform_op` (7): the control domain's view of the physical platform.
+
+use hv_hw::Machine;
+use hv_hw::machine::CpuId;
+use xen_abi::Errno;
+use xen_abi::platform::{PfPcpuinfo, PfSettime32, PfSettime64, PlatformOp, interface, op, pcpu};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::{Call, HcResult, ptr};
+use crate::hypervisor::Wallclock;
+
+/// `platform_op(pointer)`.
+pub fn handle(call: &mut Call<'_, '_>, [arg, ..]: [u64; 5]) -> HcResult {
+    call.privileged()?;
+    let mut a: PlatformOp = call.memory().read(ptr(arg))?;
+    if a.interface_version != interface::VERSION {
+        return Err(Errno::EACCES);
+    }
+    match a.cmd {
+        op::SETTIME32 => {
+            let (t, _) = PfSettime32::read_from_prefix(&a.u).map_err(|_| Errno::EFAULT)?;
+            set_time(call, u64::from(t.secs), t.nsecs, t.system_time)
+        }
+        op::SETTIME64 => {
+            let (t, _) = PfSettime64::read_from_prefix(&a.u).map_err(|_| Errno::EFAULT)?;
+            if t.mbz != 0 {
+                return Err(Errno::EINVAL);
+            }
+            set_time(call, t.secs, t.nsecs, t.system_time)
+        }
+        op::GET_CPUINFO => {
+            let (mut info, _) = PfPcpuinfo::read_from_prefix(&a.u).map_err(|_| Errno::EFAULT)?;
+            cpu_info(call, &mut info);
+            a.u[..size_of::<PfPcpuinfo>()].copy_from_slice(info.as_bytes());
+            call.memory().write(ptr(arg), &a)?;
+            Ok(0)
+        }
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+fn cpu_info(call: &Call<'_, '_>, info: &mut PfPcpuinfo) {
+    let hw = &call.hv().hw;
+    info.max_present = hw.cpu_count() - 1;
+    match hw.cpu_ids(CpuId(info.xen_cpuid)) {
+        Some((apic, acpi)) => {
+            info.flags = pcpu::ONLINE;
+            info.apic_id = apic;
+            info.acpi_id = acpi;
+        }
+        None => {
+            info.flags = pcpu::INVALID;
+            info.apic_id = u32::MAX;
+            info.acpi_id = u32::MAX;
+        }
+    }
+}
+
+/// The wall time `secs.nsecs` was at `system_time`; stored as the wall time at system time 0.
+fn set_time(call: &mut Call<'_, '_>, secs: u64, nsecs: u32, system_time: u64) -> HcResult {
+    const GIGA: u128 = 1_000_000_000;
+    let then = u128::from(secs) * GIGA + u128::from(nsecs);
+    let base = then
+        .checked_sub(u128::from(system_time))
+        .ok_or(Errno::EINVAL)?;
+    let wall = Wallclock {
+        secs: (base / GIGA) as u64,
+        nsecs: (base % GIGA) as u32,
+    };
+    call.hv().set_wallclock(wall);
+    Ok(0)
+}

@@ -1,0 +1,111 @@
+//! `sched_op` (29) and `set_timer_op` (15).
+
+use core::sync::atomic::Ordering;
+
+use xen_abi::Errno;
+use xen_abi::sched::{SchedPoll, SchedRemoteShutdown, SchedShutdown, op};
+
+use super::{Call, HcResult, ptr};
+use crate::domain::ShutdownReason;
+use crate::vcpu::Sleep;
+use crate::vcpu::exits::Next;
+
+/// Most ports that one poll may list.
+const MAX_POLL: u32 = 128;
+
+/// `sched_op(sub, pointer)`.
+pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
+    match sub as u32 {
+        op::YIELD => {
+            call.next = Next::Yield;
+            Ok(0)
+        }
+        op::BLOCK => {
+            // An HVM vCPU's own upcall mask is its interrupt flag: blocking opens it, as on Xen.
+            call.next = Next::Sleep(Sleep::Halted, None);
+            Ok(0)
+        }
+        op::SHUTDOWN => shutdown(call, arg),
+        op::POLL => poll(call, arg),
+        op::REMOTE_SHUTDOWN => remote_shutdown(call, arg),
+        op::SHUTDOWN_CODE => {
+            let a: SchedShutdown = call.memory().read(ptr(arg))?;
+            ShutdownReason::from_number(a.reason).ok_or(Errno::EINVAL)?;
+            Ok(0)
+        }
+        op::WATCHDOG => Err(Errno::ENOSYS),
+        op::PIN_OVERRIDE => Err(Errno::EPERM),
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+fn shutdown(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
+    let a: SchedShutdown = call.memory().read(ptr(arg))?;
+    let reason = ShutdownReason::from_number(a.reason);
+    if reason.is_none() && !call.domain().privileged {
+        return Err(Errno::EINVAL);
+    }
+    // For dom0 an unknown reason means a reboot (as on Xen).
+    call.hv()
+        .domain_stopped(call.domain(), reason.unwrap_or(ShutdownReason::Reboot));
+    call.next = Next::Down;
+    Ok(0)
+}
+
+fn remote_shutdown(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
+    let a: SchedRemoteShutdown = call.memory().read(ptr(arg))?;
+    call.privileged()?;
+    let target = call.hv().domain(a.domain_id).ok_or(Errno::ESRCH)?;
+    if target.id == call.domain().id {
+        return Err(Errno::EINVAL);
+    }
+    let reason = ShutdownReason::from_number(a.reason).ok_or(Errno::EINVAL)?;
+    call.hv().domain_stopped(&target, reason);
+    Ok(0)
+}
+
+fn poll(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
+    let a: SchedPoll = call.memory().read(ptr(arg))?;
+    if a.nr_ports > MAX_POLL {
+        return Err(Errno::EINVAL);
+    }
+    let mut ports = [0u32; MAX_POLL as usize];
+    for i in 0..a.nr_ports {
+        ports[i as usize] = call.memory().read_at(ptr(a.ports), u64::from(i))?;
+    }
+    let ports = &ports[..a.nr_ports as usize];
+    let vcpu = call.vcpu();
+    // Announce first, look second: a port raised in between finds the poller.
+    let wait_for = match ports {
+        [] => 0,
+        [one] => *one,
+        _ => u32::MAX,
+    };
+    call.domain().evtchn.set_polling(vcpu.key.vcpu, wait_for);
+    match call.domain().evtchn.any_pending(ports) {
+        Ok(false) => {
+            let timeout = (a.timeout != 0).then_some(a.timeout);
+            call.next = Next::Sleep(Sleep::Polling, timeout);
+            Ok(0)
+        }
+        Ok(true) => {
+            call.domain().evtchn.set_polling(vcpu.key.vcpu, 0);
+            Ok(0)
+        }
+        Err(e) => {
+            call.domain().evtchn.set_polling(vcpu.key.vcpu, 0);
+            Err(e)
+        }
+    }
+}
+
+/// `set_timer_op(deadline)`: the one-shot timer of the calling vCPU; 0 stops it.
+pub fn set_timer(call: &mut Call<'_, '_>, [deadline, ..]: [u64; 5]) -> HcResult {
+    let vcpu = call.vcpu();
+    if deadline == 0 {
+        vcpu.singleshot.store(crate::vcpu::NEVER, Ordering::Release);
+    } else {
+        super::vcpu::arm(call, vcpu, deadline);
+    }
+    Ok(0)
+}

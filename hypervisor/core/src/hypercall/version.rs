@@ -1,0 +1,80 @@
+//! `xen_version` (17): who we are. Layouts in `version.h`.
+
+use xen_abi::version::op;
+use xen_abi::{Errno, features};
+
+use super::{Call, HcResult, ptr};
+
+/// Feature bits of submap 0 for a domain whose physical map is translated (`features.h`), as Xen 4.17 reports them.
+pub const fn feature_word(privileged: bool) -> u32 {
+    use features::feature as f;
+    let common = 1 << f::WRITABLE_PAGE_TABLES
+        | 1 << f::AUTO_TRANSLATED_PHYSMAP
+        | 1 << f::HVM_CALLBACK_VECTOR
+        | 1 << f::HVM_SAFE_PVCLOCK
+        | 1 << f::MEMORY_OP_VNODE_SUPPORTED;
+    // dom0 is identity mapped, unlike Xen's: it says so.
+    if privileged {
+        common | 1 << f::DOM0 | 1 << f::DIRECT_MAPPED
+    } else {
+        common | 1 << f::NOT_DIRECT_MAPPED
+    }
+}
+
+/// Copies `text` into a fixed field, always NUL-terminated.
+fn field<const N: usize>(text: &str) -> [u8; N] {
+    let mut out = [0u8; N];
+    let n = text.len().min(N - 1);
+    out[..n].copy_from_slice(&text.as_bytes()[..n]);
+    out
+}
+
+/// `xen_version(sub, buffer)`.
+pub fn handle(call: &mut Call<'_, '_>, [sub, buffer, ..]: [u64; 5]) -> HcResult {
+    let id = &call.hv().identity;
+    let at = ptr(buffer);
+    let out = |bytes: &[u8]| call.memory().copy_out(at, bytes).map(|()| 0);
+    match sub as u32 {
+        op::VERSION => Ok(u64::from(id.major) << 16 | u64::from(id.minor)),
+        op::EXTRAVERSION => out(&field::<16>(&id.extra)),
+        op::COMPILE_INFO => {
+            let mut info = [0u8; 144];
+            let [compiler, by, domain, date] = &id.compile;
+            info[0..64].copy_from_slice(&field::<64>(compiler));
+            info[64..80].copy_from_slice(&field::<16>(by));
+            info[80..112].copy_from_slice(&field::<32>(domain));
+            info[112..144].copy_from_slice(&field::<32>(date));
+            out(&info)
+        }
+        op::CAPABILITIES => out(&field::<1024>(CAPABILITIES)),
+        op::CHANGESET => out(&field::<64>(&id.changeset)),
+        // HVM guests have no reserved hypervisor area.
+        op::PLATFORM_PARAMETERS => out(&0u64.to_le_bytes()),
+        op::GET_FEATURES => features(call, buffer),
+        op::PAGESIZE => Ok(4096),
+        op::GUEST_HANDLE => out(&call.domain().handle),
+        op::COMMANDLINE => {
+            call.privileged()?;
+            out(&field::<1024>(&id.command_line))
+        }
+        op::BUILD_ID => {
+            call.privileged()?;
+            Err(Errno::ENODATA)
+        }
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+/// Guest types that can be built. The version in these names has been 3.0 since there are HVM guests.
+const CAPABILITIES: &str = "hvm-3.0-x86_32 hvm-3.0-x86_32p hvm-3.0-x86_64 ";
+
+fn features(call: &mut Call<'_, '_>, buffer: u64) -> HcResult {
+    let mut info: xen_abi::version::FeatureInfo = call.memory().read(ptr(buffer))?;
+    // Submap 0 is the only one.
+    if info.submap_idx != 0 {
+        return Err(Errno::EINVAL);
+    }
+    info.submap = feature_word(call.domain().privileged);
+    call.memory().write(ptr(buffer), &info)?;
+    Ok(0)
+}

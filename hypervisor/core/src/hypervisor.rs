@@ -1,0 +1,189 @@
+//! The root value: the machine, the domains, the scheduler, the interrupt map. One exists for the life of the system and
+//! is shared by all pCPUs; everything mutable in it is atomic or behind a ranked lock.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use hv_hw::machine::CpuId;
+use hv_hw::sync::{SpinLock, rank};
+use hv_hw::{Hw, Machine};
+use xen_abi::DomId;
+
+use crate::domain::Domain;
+use crate::irq::IrqMap;
+use crate::sched::Scheduler;
+use crate::vcpu::info::ClockSnapshot;
+use crate::vcpu::{NEVER, Vcpu, VcpuKey, VcpuRef};
+
+/// What the hypervisor says of itself (`xen_version`, CPUID leaf +1).
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Major version of Xen whose interface is presented.
+    pub major: u16,
+    /// Minor version.
+    pub minor: u16,
+    /// E.g. ".0-xenolith".
+    pub extra: String,
+    /// Build facts: compiler, who, where, when.
+    pub compile: [String; 4],
+    /// Source revision.
+    pub changeset: String,
+    /// The hypervisor's command line.
+    pub command_line: String,
+}
+
+/// What other CPUs may know and set of a pCPU.
+#[derive(Default)]
+pub struct Pcpu {
+    /// Choose again at the next opportunity.
+    pub resched: AtomicBool,
+    /// Interrupts of unknown origin seen here.
+    pub stray: AtomicU64,
+}
+
+/// The root value.
+pub struct Hypervisor {
+    /// The machine.
+    pub hw: Hw,
+    /// Who we are.
+    pub identity: Identity,
+    /// vCPU scheduling.
+    pub sched: Scheduler,
+    /// Device interrupt bindings.
+    pub irqs: IrqMap,
+    /// Per-pCPU shared state.
+    pub pcpus: Box<[Pcpu]>,
+    /// What to do when dom0 ends in a way that calls for a reboot.
+    pub noreboot: bool,
+    domains: SpinLock<Vec<Arc<Domain>>, { rank::DOMAIN_LIST }>,
+    scale: (u32, i8),
+    wall_offset: SpinLock<Wallclock, { rank::DEVICE }>,
+    console_owner: AtomicU32,
+}
+
+/// Wall time at system time 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Wallclock {
+    /// Seconds since 1970.
+    pub secs: u64,
+    /// Nanoseconds.
+    pub nsecs: u32,
+}
+
+impl Hypervisor {
+    /// A system without domains on `hw`.
+    pub fn new(hw: Hw, identity: Identity, sched: Scheduler, noreboot: bool) -> Self {
+        let cpus = hw.cpu_count();
+        let (secs, nsecs) = hw.wallclock();
+        let scale = ClockSnapshot::scale(hw.tsc_khz());
+        Hypervisor {
+            hw,
+            identity,
+            sched,
+            irqs: IrqMap::new(),
+            pcpus: (0..cpus).map(|_| Pcpu::default()).collect(),
+            noreboot,
+            domains: SpinLock::new(Vec::new()),
+            scale,
+            wall_offset: SpinLock::new(Wallclock { secs, nsecs }),
+            console_owner: AtomicU32::new(0),
+        }
+    }
+
+    /// Adds a domain. The caller has made sure that its identifier is free.
+    pub fn add_domain(&self, domain: Arc<Domain>) {
+        let mut list = self.domains.lock();
+        list.push(domain);
+        list.sort_by_key(|d| d.id);
+    }
+
+    /// A domain by identifier.
+    pub fn domain(&self, id: DomId) -> Option<Arc<Domain>> {
+        self.domains.lock().iter().find(|d| d.id == id).cloned()
+    }
+
+    /// All domains, by ascending identifier.
+    pub fn domains(&self) -> Vec<Arc<Domain>> {
+        self.domains.lock().clone()
+    }
+
+    /// The domain and vCPU of a key.
+    pub fn vcpu(&self, key: VcpuKey) -> Option<(Arc<Domain>, VcpuRef)> {
+        let domain = self.domain(key.domain)?;
+        let vcpu = domain.vcpu(key.vcpu)?.clone();
+        Some((domain, vcpu))
+    }
+
+    /// The domain that `id` means for `caller` (SELF is the caller).
+    pub fn resolve(&self, caller: &Arc<Domain>, id: DomId) -> Option<Arc<Domain>> {
+        if id == DomId::SELF || id == caller.id {
+            Some(caller.clone())
+        } else {
+            self.domain(id)
+        }
+    }
+
+    /// The clock at this moment, in the guest's terms.
+    pub fn clock(&self) -> ClockSnapshot {
+        let tsc = self.hw.tsc();
+        let (mul, shift) = self.scale;
+        ClockSnapshot {
+            tsc,
+            system_ns: self.hw.tsc_to_ns(tsc),
+            mul,
+            shift,
+            flags: 0,
+        }
+    }
+
+    /// Wall time at system time 0.
+    pub fn wallclock(&self) -> Wallclock {
+        *self.wall_offset.lock()
+    }
+
+    /// Sets the wall clock (by dom0) and tells every domain.
+    pub fn set_wallclock(&self, wall: Wallclock) {
+        *self.wall_offset.lock() = wall;
+        for d in self.domains() {
+            d.publish_wallclock(wall);
+        }
+    }
+
+    /// The domain that gets console input.
+    pub fn console_owner(&self) -> DomId {
+        DomId(self.console_owner.load(Ordering::Relaxed) as u16)
+    }
+
+    /// Makes a pCPU choose again whom to run.
+    pub fn resched(&self, cpu: CpuId) {
+        if let Some(p) = self.pcpus.get(cpu.0 as usize) {
+            p.resched.store(true, Ordering::SeqCst);
+            if cpu != self.hw.cpu() {
+                self.hw.kick(cpu);
+            }
+        }
+    }
+
+    /// Makes every pCPU outside of `domain`'s stale translations: on return no pCPU runs the domain with mappings older
+    /// than this call. Waits only for pCPUs that are in guest mode; a pCPU in the hypervisor is never waited for, so two
+    /// concurrent flushes cannot deadlock. Hold no lock.
+    pub fn flush_domain(&self, domain: &Domain) {
+        let generation = domain.p2m.stage2().generation();
+        let stale = |v: &Vcpu| v.entered_generation.load(Ordering::SeqCst) < generation;
+        for v in domain.vcpus() {
+            let cpu = v.running_on.load(Ordering::SeqCst);
+            if stale(v) && CpuId(cpu) != self.hw.cpu() {
+                self.hw.kick(CpuId(cpu));
+            }
+        }
+        for v in domain.vcpus() {
+            // Outside guest mode the value is NEVER, which is never stale.
+            while stale(v) && v.entered_generation.load(Ordering::SeqCst) != NEVER {
+                core::hint::spin_loop();
+            }
+        }
+    }
+}

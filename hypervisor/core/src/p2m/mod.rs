@@ -1,0 +1,258 @@
+//! A domain's physical-to-machine map: which machine frame backs each guest frame, and as what.
+//!
+//! Owned by the domain. Look-ups are lock-free; changes are serialised inside the stage-2 tree (rank P2M). Every mapped
+//! RAM frame is held by one reference, with one exception: the frames of an identity-mapped domain stay reserved for it
+//! while it lives, mapped or not, so that a ballooned-out page can come back at the same address (DMA needs gfn == mfn).
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use hv_hw::mem::stage2::{Format, Leaf};
+use hv_hw::mem::{FrameKind, FrameRef, Perms, Stage2, Stage2Error, frames};
+use x86_model::{Gfn, Mfn};
+use xen_abi::{DomId, Errno};
+
+/// What backs a guest frame. The discriminant is the stage-2 tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PageType {
+    /// The domain's own RAM.
+    Ram = 1,
+    /// Device memory, passed through.
+    Mmio = 2,
+    /// Another domain's page, mapped by privilege.
+    Foreign = 3,
+    /// Another domain's page, mapped by grant.
+    Grant = 4,
+    /// A page that the hypervisor shares with the domain (shared_info, grant table frames).
+    Shared = 5,
+}
+
+impl PageType {
+    const fn from_tag(tag: u8) -> Option<Self> {
+        match tag {
+            1 => Some(Self::Ram),
+            2 => Some(Self::Mmio),
+            3 => Some(Self::Foreign),
+            4 => Some(Self::Grant),
+            5 => Some(Self::Shared),
+            _ => None,
+        }
+    }
+    /// Whether guest frames of this type are backed by counted memory.
+    pub const fn is_memory(self) -> bool {
+        !matches!(self, Self::Mmio)
+    }
+}
+
+/// Frames `start .. end` in which gfn == mfn and which the domain keeps for its lifetime.
+pub type IdentityRange = core::ops::Range<u64>;
+
+/// The map.
+pub struct P2m {
+    stage2: Stage2,
+    owner: DomId,
+    identity: Vec<IdentityRange>,
+    max_gfn: AtomicU64,
+    phys_bits: u8,
+    /// Pages of RAM that the domain has (mapped ones; ballooned-out pages do not count).
+    pages: AtomicUsize,
+}
+
+impl From<Stage2Error> for P2mError {
+    fn from(e: Stage2Error) -> Self {
+        match e {
+            Stage2Error::NoMemory => P2mError(Errno::ENOMEM),
+            Stage2Error::BadFrame | Stage2Error::Occupied => P2mError(Errno::EINVAL),
+        }
+    }
+}
+
+/// Wrapper so that `?` turns tree errors into the errno that callers see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct P2mError(pub Errno);
+
+impl From<P2mError> for Errno {
+    fn from(e: P2mError) -> Errno {
+        e.0
+    }
+}
+
+impl P2m {
+    /// An empty map for `owner` with guest-physical addresses of `phys_bits` bits.
+    pub fn new(
+        owner: DomId,
+        format: Format,
+        phys_bits: u8,
+        identity: Vec<IdentityRange>,
+    ) -> Result<Self, P2mError> {
+        Ok(P2m {
+            stage2: Stage2::new(format)?,
+            owner,
+            identity,
+            max_gfn: AtomicU64::new(0),
+            phys_bits: phys_bits.clamp(32, 48),
+            pages: AtomicUsize::new(0),
+        })
+    }
+
+    /// The hardware tree.
+    pub fn stage2(&self) -> &Stage2 {
+        &self.stage2
+    }
+
+    /// RAM pages mapped.
+    pub fn pages(&self) -> usize {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    /// Highest guest frame that was ever mapped.
+    pub fn max_gfn(&self) -> Gfn {
+        Gfn(self.max_gfn.load(Ordering::Relaxed))
+    }
+
+    /// Whether a guest frame number can be mapped at all.
+    pub fn in_range(&self, gfn: Gfn) -> bool {
+        gfn.0 >> (u32::from(self.phys_bits) - 12) == 0
+    }
+
+    /// Whether `gfn` belongs to the domain's identity-mapped frames.
+    pub fn is_identity(&self, gfn: Gfn) -> bool {
+        self.identity.iter().any(|r| r.contains(&gfn.0))
+    }
+
+    /// The type of a guest frame; `None` for a hole.
+    pub fn page_type(&self, gfn: Gfn) -> Option<PageType> {
+        self.stage2
+            .lookup(gfn)
+            .and_then(|l| PageType::from_tag(l.tag))
+    }
+
+    /// The memory behind a guest frame and whether the guest may write it. `None` for holes and device memory.
+    #[inline]
+    pub fn frame(&self, gfn: Gfn) -> Option<(FrameRef, bool)> {
+        loop {
+            let leaf = self.stage2.lookup(gfn)?;
+            if !PageType::from_tag(leaf.tag)?.is_memory() {
+                return None;
+            }
+            let frame = FrameRef::get(leaf.mfn)?;
+            // The frame could have been unmapped, freed and reused between the look-up and the reference.
+            if self
+                .stage2
+                .lookup(gfn)
+                .is_some_and(|again| again.mfn == leaf.mfn)
+            {
+                return Some((frame, leaf.perms.write));
+            }
+        }
+    }
+
+    /// Like [`P2m::frame`], but only for the domain's own RAM or shared pages.
+    pub fn own_frame(&self, gfn: Gfn) -> Option<FrameRef> {
+        match self.page_type(gfn)? {
+            PageType::Ram | PageType::Shared => self.frame(gfn).map(|(f, _)| f),
+            _ => None,
+        }
+    }
+
+    fn note(&self, gfn: Gfn, order: u8) {
+        self.max_gfn
+            .fetch_max(gfn.0 + (1 << order) - 1, Ordering::Relaxed);
+    }
+
+    /// Maps the domain's own identity frames `first .. first + (1 << order)` as RAM. The frames must have been claimed.
+    pub fn map_identity_ram(&self, first: Gfn, order: u8) -> Result<(), P2mError> {
+        let old = self
+            .stage2
+            .map(first, Mfn(first.0), order, Perms::RAM, PageType::Ram as u8)?;
+        self.dropped(first, old);
+        self.pages.fetch_add(1 << order, Ordering::Relaxed);
+        self.note(first, order);
+        Ok(())
+    }
+
+    /// Maps device memory one to one (superpages where the order says so).
+    pub fn map_mmio(&self, gfn: Gfn, order: u8) -> Result<(), P2mError> {
+        if !self.in_range(gfn) {
+            return Err(P2mError(Errno::EINVAL));
+        }
+        let old = self
+            .stage2
+            .map(gfn, Mfn(gfn.0), order, Perms::MMIO, PageType::Mmio as u8)?;
+        self.dropped(gfn, old);
+        Ok(())
+    }
+
+    /// Puts memory at `gfn`, taking over the reference. Returns what was there, under the rule of [`P2m::unmap`].
+    pub fn map(
+        &self,
+        gfn: Gfn,
+        frame: FrameRef,
+        ty: PageType,
+        write: bool,
+    ) -> Result<Option<Removed>, P2mError> {
+        if !self.in_range(gfn) {
+            return Err(P2mError(Errno::EINVAL));
+        }
+        let perms = if write { Perms::RAM } else { Perms::RO };
+        let mfn = frame.mfn();
+        let old = self.stage2.map(gfn, mfn, 0, perms, ty as u8)?;
+        // From here on the tree owns the reference.
+        let _ = frame.into_raw();
+        if ty == PageType::Ram {
+            self.pages.fetch_add(1, Ordering::Relaxed);
+        }
+        self.note(gfn, 0);
+        Ok(self.take(gfn, old))
+    }
+
+    /// Makes `gfn` a hole. Returns what was there. The caller flushes before the frame may be reused: see
+    /// [`crate::hypervisor::Hypervisor::flush_domain`]; the returned frame keeps it alive until then.
+    pub fn unmap(&self, gfn: Gfn) -> Result<Option<Removed>, P2mError> {
+        let old = self.stage2.unmap(gfn)?;
+        Ok(self.take(gfn, old))
+    }
+
+    /// Gives dom0 back the identity page that it ballooned out. False if `gfn` is not such a page.
+    pub fn repopulate_identity(&self, gfn: Gfn) -> Result<bool, P2mError> {
+        let ours = self.is_identity(gfn)
+            && self.page_type(gfn).is_none()
+            && frames::kind(Mfn(gfn.0)) == FrameKind::Guest
+            && frames::owner(Mfn(gfn.0)) == Some(self.owner);
+        if ours {
+            self.map_identity_ram(gfn, 0)?;
+        }
+        Ok(ours)
+    }
+
+    fn dropped(&self, gfn: Gfn, old: Option<Leaf>) {
+        drop(self.take(gfn, old));
+    }
+
+    fn take(&self, gfn: Gfn, old: Option<Leaf>) -> Option<Removed> {
+        let leaf = old?;
+        let ty = PageType::from_tag(leaf.tag)?;
+        if ty == PageType::Ram {
+            self.pages.fetch_sub(1 << leaf.order, Ordering::Relaxed);
+        }
+        let retained = ty == PageType::Ram && leaf.mfn.0 == gfn.0 && self.is_identity(gfn);
+        let counted = ty.is_memory() && !retained && leaf.order == 0;
+        Some(Removed {
+            ty,
+            mfn: leaf.mfn,
+            frame: counted.then(|| FrameRef::from_raw(leaf.mfn)),
+        })
+    }
+}
+
+/// A mapping that was removed; holds the frame's reference, if it had one, until dropped.
+#[derive(Debug)]
+pub struct Removed {
+    /// What it was.
+    pub ty: PageType,
+    /// The frame.
+    pub mfn: Mfn,
+    /// The reference that the map held.
+    pub frame: Option<FrameRef>,
+}

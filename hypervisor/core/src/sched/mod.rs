@@ -1,0 +1,88 @@
+//! Which vCPU runs where: a policy behind one trait. Policies are pure: they are told what happened, and return whom to
+//! run or which pCPU to kick. The caller owns the lock (rank RUNQ) and does the kicking.
+
+pub mod cpumask;
+mod fair;
+mod null;
+
+use alloc::boxed::Box;
+
+use hv_hw::machine::CpuId;
+use hv_hw::sync::{SpinLock, rank};
+
+pub use cpumask::CpuMask;
+pub use fair::Fair;
+pub use null::Null;
+
+use crate::vcpu::VcpuKey;
+
+/// What the policy knows of a vCPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// Share of CPU time relative to others; 256 is ordinary.
+    pub weight: u16,
+    /// pCPUs that it may run on.
+    pub hard: CpuMask,
+}
+
+/// A decision for one pCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Pick {
+    /// The vCPU to run, or none: idle.
+    pub vcpu: Option<VcpuKey>,
+    /// When to ask again at the latest; `u64::MAX` if nothing competes.
+    pub until_ns: u64,
+}
+
+/// A scheduling policy. Times are ns since boot.
+pub trait Policy: Send {
+    /// Name, as `sched=` and the tools know it.
+    fn name(&self) -> &'static str;
+    /// Makes a vCPU known; it starts asleep.
+    fn insert(&mut self, vcpu: VcpuKey, params: Params);
+    /// Forgets a vCPU (which must not be running).
+    fn remove(&mut self, vcpu: VcpuKey);
+    /// Changes weight or affinity. Returns a pCPU to kick if the vCPU runs where it no longer may.
+    fn set_params(&mut self, vcpu: VcpuKey, params: Params) -> Option<CpuId>;
+    /// The parameters of a vCPU.
+    fn params(&self, vcpu: VcpuKey) -> Option<Params>;
+    /// A sleeping vCPU became runnable. Returns the pCPU that should choose again. Harmless if it was runnable already.
+    fn wake(&mut self, vcpu: VcpuKey, now_ns: u64) -> Option<CpuId>;
+    /// The vCPU that ran on `cpu` stops; it stays runnable or sleeps. Returns a pCPU that should choose again.
+    fn put(&mut self, cpu: CpuId, now_ns: u64, runnable: bool) -> Option<CpuId>;
+    /// Chooses for `cpu`, which runs nothing.
+    fn pick(&mut self, cpu: CpuId, now_ns: u64) -> Pick;
+}
+
+/// The scheduler: a policy under its lock.
+pub struct Scheduler {
+    policy: SpinLock<Box<dyn Policy>, { rank::RUNQ }>,
+}
+
+impl Scheduler {
+    /// The scheduler named by `sched=`, for `cpus` pCPUs. `None` if there is no such policy.
+    pub fn by_name(name: &str, cpus: u32, slice_ns: u64) -> Option<Self> {
+        let policy: Box<dyn Policy> = match name {
+            "credit" | "credit2" => Box::new(Fair::new(
+                if name == "credit" {
+                    "credit"
+                } else {
+                    "credit2"
+                },
+                cpus,
+                slice_ns,
+            )),
+            "null" => Box::new(Null::new(cpus)),
+            _ => return None,
+        };
+        Some(Scheduler {
+            policy: SpinLock::new(policy),
+        })
+    }
+
+    /// Runs `f` with the policy locked.
+    pub fn with<R>(&self, f: impl FnOnce(&mut dyn Policy) -> R) -> R {
+        f(&mut **self.policy.lock())
+    }
+}

@@ -1,0 +1,112 @@
+//! The null policy: each vCPU is given a pCPU of its own when it first becomes known; nothing is ever shared. vCPUs for
+//! which no pCPU is left wait until one is free.
+
+use alloc::vec::Vec;
+
+use hv_hw::machine::CpuId;
+
+use super::{Params, Pick, Policy};
+use crate::vcpu::VcpuKey;
+
+struct Entity {
+    key: VcpuKey,
+    params: Params,
+    cpu: Option<CpuId>,
+    runnable: bool,
+}
+
+/// One vCPU to a pCPU.
+pub struct Null {
+    cpus: u32,
+    entities: Vec<Entity>,
+}
+
+impl Null {
+    /// A policy over `cpus` pCPUs.
+    pub fn new(cpus: u32) -> Self {
+        Null {
+            cpus,
+            entities: Vec::new(),
+        }
+    }
+
+    fn assign(&mut self) -> Option<CpuId> {
+        let mut kick = None;
+        for i in 0..self.entities.len() {
+            if self.entities[i].cpu.is_some() {
+                continue;
+            }
+            let free = self.entities[i]
+                .params
+                .hard
+                .iter(self.cpus)
+                .find(|&c| !self.entities.iter().any(|e| e.cpu == Some(c)));
+            self.entities[i].cpu = free;
+            if self.entities[i].runnable {
+                kick = kick.or(free);
+            }
+        }
+        kick
+    }
+
+    fn find(&mut self, key: VcpuKey) -> Option<&mut Entity> {
+        self.entities.iter_mut().find(|e| e.key == key)
+    }
+}
+
+impl Policy for Null {
+    fn name(&self) -> &'static str {
+        "null"
+    }
+    fn insert(&mut self, key: VcpuKey, params: Params) {
+        self.entities.push(Entity {
+            key,
+            params,
+            cpu: None,
+            runnable: false,
+        });
+        self.assign();
+    }
+    fn remove(&mut self, key: VcpuKey) {
+        self.entities.retain(|e| e.key != key);
+        self.assign();
+    }
+    fn set_params(&mut self, key: VcpuKey, params: Params) -> Option<CpuId> {
+        let e = self.find(key)?;
+        let moved = e.cpu.filter(|&c| !params.hard.contains(c));
+        e.params = params;
+        if moved.is_some() {
+            e.cpu = None;
+            self.assign();
+        }
+        moved
+    }
+    fn params(&self, key: VcpuKey) -> Option<Params> {
+        self.entities
+            .iter()
+            .find(|e| e.key == key)
+            .map(|e| e.params.clone())
+    }
+    fn wake(&mut self, key: VcpuKey, _now_ns: u64) -> Option<CpuId> {
+        let e = self.find(key)?;
+        e.runnable = true;
+        e.cpu
+    }
+    fn put(&mut self, cpu: CpuId, _now_ns: u64, runnable: bool) -> Option<CpuId> {
+        if let Some(e) = self.entities.iter_mut().find(|e| e.cpu == Some(cpu)) {
+            e.runnable = runnable;
+        }
+        self.assign()
+    }
+    fn pick(&mut self, cpu: CpuId, _now_ns: u64) -> Pick {
+        let vcpu = self
+            .entities
+            .iter()
+            .find(|e| e.cpu == Some(cpu) && e.runnable)
+            .map(|e| e.key);
+        Pick {
+            vcpu,
+            until_ns: u64::MAX,
+        }
+    }
+}

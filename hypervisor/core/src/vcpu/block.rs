@@ -1,0 +1,30 @@
+//! Going to sleep without losing a wake-up.
+
+use core::sync::atomic::Ordering;
+
+use super::{NEVER, Sleep, Vcpu, VcpuLocal};
+use crate::domain::Domain;
+
+impl VcpuLocal {
+    /// Marks the vCPU asleep, then looks again for work. False if there is some: it stays awake.
+    /// `timeout_ns` is an absolute deadline for [`Sleep::Polling`].
+    pub fn try_sleep(
+        &mut self,
+        domain: &Domain,
+        vcpu: &Vcpu,
+        how: Sleep,
+        timeout_ns: Option<u64>,
+    ) -> bool {
+        let deadline = vcpu
+            .next_deadline(self.lapic_deadline())
+            .min(timeout_ns.unwrap_or(NEVER));
+        vcpu.wake_at.store(deadline, Ordering::Release);
+        vcpu.sleep.store(how as u8, Ordering::SeqCst);
+        self.merge_posted(vcpu);
+        if self.has_deliverable(domain, vcpu) {
+            vcpu.sleep.store(Sleep::Awake as u8, Ordering::SeqCst);
+            return false;
+        }
+        true
+    }
+}

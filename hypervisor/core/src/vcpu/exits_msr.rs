@@ -1,0 +1,144 @@
+//! RDMSR and WRMSR: by the domain's policy to the hardware context, the local APIC, or stored state.
+
+use hv_hw::{GuestContext, Machine};
+use x86_model::{Gfn, Gpr, PAGE_SIZE};
+
+use super::run::Turn;
+use crate::hvm::cpuid::Live as CpuidLive;
+use crate::hvm::msr::{Live, MsrRead, MsrWrite};
+use crate::hvm::vlapic::Clocks;
+
+const APIC_BASE: u32 = 0x1b;
+const TSC_DEADLINE: u32 = 0x6e0;
+const TSC: u32 = 0x10;
+
+/// Handles the exit; false means #GP.
+pub fn handle(turn: &mut Turn<'_>, write: bool) -> bool {
+    let g = turn.local.ctx.gprs();
+    let index = g.get32(Gpr::Rcx);
+    if write {
+        let value = u64::from(g.get32(Gpr::Rdx)) << 32 | u64::from(g.get32(Gpr::Rax));
+        return turn.wrmsr(index, value);
+    }
+    let Some(value) = turn.rdmsr(index) else {
+        return false;
+    };
+    let g = turn.local.ctx.gprs_mut();
+    g.set32(Gpr::Rax, value as u32);
+    g.set32(Gpr::Rdx, (value >> 32) as u32);
+    true
+}
+
+impl Turn<'_> {
+    /// The clocks now, as the local APIC wants them.
+    pub fn clocks(&self) -> Clocks {
+        let tsc = self.hv.hw.tsc();
+        Clocks {
+            now_ns: self.hv.hw.tsc_to_ns(tsc),
+            guest_tsc: tsc.wrapping_add(self.local.tsc_offset),
+        }
+    }
+
+    /// A CPUID leaf as the vCPU sees it now.
+    #[inline]
+    pub fn cpuid_leaf(&self, leaf: u32, sub: u32) -> [u32; 4] {
+        let live = CpuidLive {
+            cr4: self.local.ctx.paging().cr4,
+            xcr0: self.local.ctx.xcr0(),
+            apic_on: self.local.lapic.base() & 1 << 11 != 0,
+        };
+        self.local.cpuid.lookup(leaf, sub, &live)
+    }
+
+    fn rdmsr(&mut self, index: u32) -> Option<u64> {
+        match self.domain.msr_policy.read(index, &self.local.msrs) {
+            MsrRead::Value(v) => Some(v),
+            MsrRead::Gp => None,
+            MsrRead::Context => self.local.ctx.context_msr(index),
+            MsrRead::Tsc => Some(self.clocks().guest_tsc),
+            MsrRead::Apic => match index {
+                APIC_BASE => Some(self.local.lapic.base()),
+                TSC_DEADLINE => self.local.lapic.tsc_deadline().ok(),
+                _ => self.local.lapic.x2apic_read(index, self.clocks()).ok(),
+            },
+        }
+    }
+
+    fn wrmsr(&mut self, index: u32, value: u64) -> bool {
+        let p = self.local.ctx.paging();
+        let live = Live {
+            cr0: p.cr0,
+            cr4: p.cr4,
+            efer: p.efer,
+        };
+        match self
+            .domain
+            .msr_policy
+            .write(index, value, &mut self.local.msrs, &live)
+        {
+            MsrWrite::Done => true,
+            MsrWrite::Gp => false,
+            MsrWrite::Context(v) => self.local.ctx.set_context_msr(index, v),
+            MsrWrite::Tsc => {
+                debug_assert_eq!(index, TSC);
+                self.local.tsc_offset = value.wrapping_sub(self.hv.hw.tsc());
+                self.local.ctx.set_tsc_offset(self.local.tsc_offset);
+                true
+            }
+            MsrWrite::HypercallPage(at) => self.fill_hypercall_page(at),
+            MsrWrite::Apic => {
+                let clocks = self.clocks();
+                let effect = match index {
+                    APIC_BASE => self.local.lapic.set_base(value),
+                    TSC_DEADLINE => self.local.lapic.set_tsc_deadline(value),
+                    _ => self.local.lapic.x2apic_write(index, value, clocks),
+                };
+                match effect {
+                    Ok(e) => {
+                        self.show_tpr();
+                        self.lapic_effect(e);
+                        true
+                    }
+                    Err(_) => false,
+                }
+            }
+        }
+    }
+
+    /// Lets CR8 show the APIC's task priority.
+    pub fn show_tpr(&mut self) {
+        let cr8 = self.local.lapic.tpr() >> 4;
+        if cr8 != self.local.shown_tpr {
+            self.local.shown_tpr = cr8;
+            self.local.ctx.set_tpr(cr8);
+        }
+    }
+
+    /// Writes the 128 stubs of a hypercall page: `mov eax, n; vmcall or vmmcall; ret` in 32 bytes each; the stub for iret,
+    /// which HVM has not, is an undefined instruction. False if the frame is not the guest's writable RAM.
+    fn fill_hypercall_page(&mut self, value: u64) -> bool {
+        let Some((frame, true)) = self.domain.p2m.frame(Gfn(value >> 12)) else {
+            return false;
+        };
+        const IRET: usize = 23;
+        let call: [u8; 3] = if self.domain.uses_vmmcall {
+            [0x0f, 0x01, 0xd9]
+        } else {
+            [0x0f, 0x01, 0xc1]
+        };
+        // The rest is INT3.
+        let mut page = [0xccu8; PAGE_SIZE as usize];
+        for (n, stub) in page.chunks_exact_mut(32).enumerate() {
+            if n == IRET {
+                stub[..2].copy_from_slice(&[0x0f, 0x0b]);
+                continue;
+            }
+            stub[0] = 0xb8;
+            stub[1..5].copy_from_slice(&(n as u32).to_le_bytes());
+            stub[5..8].copy_from_slice(&call);
+            stub[8] = 0xc3;
+        }
+        frame.write(0, &page);
+        true
+    }
+}

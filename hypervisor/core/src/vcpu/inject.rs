@@ -1,0 +1,83 @@
+//! What goes into the guest at the next entry: NMI, the global event callback, or the local APIC's highest vector, in this
+//! order. Called with everything posted already merged.
+
+use core::sync::atomic::Ordering;
+
+use hv_hw::GuestContext;
+use hv_hw::machine::Event;
+
+use super::{Reset, Vcpu, VcpuLocal};
+use crate::domain::Domain;
+
+impl VcpuLocal {
+    /// Takes over what other CPUs posted. INIT and SIPI are kept for [`super::ipi::take_reset`].
+    #[inline]
+    pub fn merge_posted(&mut self, vcpu: &Vcpu) {
+        if self.lapic.needs_merge(&vcpu.post) {
+            let merged = self.lapic.merge(&vcpu.post);
+            self.nmi_pending |= merged.nmi;
+            if merged.init || merged.sipi.is_some() {
+                self.reset = Some(Reset {
+                    init: merged.init,
+                    sipi: merged.sipi,
+                });
+            }
+        }
+    }
+
+    /// Whether something could be delivered now: what the interrupt flag holds back does not end a sleep.
+    pub fn has_deliverable(&self, domain: &Domain, vcpu: &Vcpu) -> bool {
+        let maskable = || {
+            self.callback_vector(domain, vcpu).is_some() || self.lapic.pending_vector().is_some()
+        };
+        self.nmi_pending || self.ctx.interrupts_enabled() && maskable()
+    }
+
+    /// The global callback's vector if the upcall is pending and delivered that way.
+    #[inline]
+    fn callback_vector(&self, domain: &Domain, vcpu: &Vcpu) -> Option<u8> {
+        if vcpu.upcall_vector.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        let vector = domain.callback_vector.load(Ordering::Relaxed);
+        let pending = vector != 0
+            && vcpu
+                .areas
+                .upcall_pending()
+                .is_some_and(|p| p.load(Ordering::Acquire) != 0);
+        pending.then_some(vector)
+    }
+
+    /// Takes over a task priority that the guest set through CR8, which does not exit.
+    #[inline]
+    pub fn read_tpr(&mut self) {
+        let cr8 = self.ctx.tpr();
+        if cr8 != self.shown_tpr {
+            self.shown_tpr = cr8;
+            self.lapic.set_tpr(cr8 << 4);
+        }
+    }
+
+    /// Queues the most urgent event if the guest can take it now, and asks for a window if more waits.
+    #[inline]
+    pub fn inject_pending(&mut self, domain: &Domain, vcpu: &Vcpu) {
+        if self.nmi_pending && self.ctx.inject(Event::Nmi) {
+            self.nmi_pending = false;
+        }
+        let callback = self.callback_vector(domain, vcpu);
+        let Some(vector) = callback.or_else(|| self.lapic.pending_vector()) else {
+            self.ctx.request_window(false);
+            return;
+        };
+        if !self.ctx.interruptible() || !self.ctx.inject(Event::Interrupt(vector)) {
+            self.ctx.request_window(true);
+            return;
+        }
+        vcpu.stats.injections.fetch_add(1, Ordering::Relaxed);
+        if callback.is_none() {
+            self.lapic.ack(vector);
+        }
+        let more = self.lapic.pending_vector().is_some();
+        self.ctx.request_window(more);
+    }
+}

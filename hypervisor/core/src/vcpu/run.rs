@@ -1,0 +1,268 @@
+//! The loop of each pCPU: choose a vCPU, run it until it sleeps or its slice ends, idle when there is none.
+//!
+//! Owns the pCPU's local state. Interrupts are off except at [`Machine::take_interrupt`] and in [`Machine::idle`].
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use hv_hw::machine::{CpuId, Exit, HostInterrupt};
+use hv_hw::{GuestContext, Machine};
+
+use super::exits::{self, Next};
+use super::runstate::State;
+use super::{NEVER, NO_CPU, Sleep, Vcpu, VcpuLocal, VcpuRef, ipi};
+use crate::domain::{Domain, DomainRef};
+use crate::hypervisor::Hypervisor;
+
+/// A pCPU's own state.
+pub struct PcpuLocal {
+    /// This CPU.
+    pub cpu: CpuId,
+    /// End of the running vCPU's slice.
+    slice_end: u64,
+    /// What the hardware timer is set to.
+    armed: u64,
+    /// The timer fired, or a deadline changed: look at the clock before the next entry.
+    pub check_clock: bool,
+    /// vCPUs that last ran here and have a deadline.
+    parked: Vec<VcpuRef>,
+}
+
+/// One turn of a vCPU on a pCPU: everything an exit handler may use.
+pub struct Turn<'a> {
+    /// The system.
+    pub hv: &'a Hypervisor,
+    /// This pCPU.
+    pub pcpu: &'a mut PcpuLocal,
+    /// The running domain.
+    pub domain: &'a DomainRef,
+    /// The running vCPU.
+    pub vcpu: &'a VcpuRef,
+    /// Its local half.
+    pub local: &'a mut VcpuLocal,
+}
+
+impl PcpuLocal {
+    /// State of a pCPU that has run nothing yet.
+    pub fn new(cpu: CpuId) -> Self {
+        PcpuLocal {
+            cpu,
+            slice_end: NEVER,
+            armed: NEVER,
+            check_clock: true,
+            parked: Vec::new(),
+        }
+    }
+
+    /// Arms the hardware timer for the earliest of the slice's end, `deadline` and the parked vCPUs' deadlines.
+    fn arm(&mut self, hv: &Hypervisor, deadline: u64) {
+        let parked = self
+            .parked
+            .iter()
+            .map(|v| v.wake_at.load(Ordering::Acquire))
+            .min()
+            .unwrap_or(NEVER);
+        let at = self.slice_end.min(deadline).min(parked);
+        if at != self.armed {
+            self.armed = at;
+            hv.hw.set_timer((at != NEVER).then_some(at));
+        }
+    }
+
+    /// Takes the interrupts that wait, in bounded number.
+    fn take_interrupts(&mut self, hv: &Hypervisor) {
+        for _ in 0..16 {
+            match hv.hw.take_interrupt() {
+                None => return,
+                Some(HostInterrupt::Timer) => {
+                    self.armed = NEVER;
+                    self.check_clock = true;
+                }
+                Some(HostInterrupt::Kick | HostInterrupt::Spurious) => {}
+                Some(HostInterrupt::Console) => hv.console_input(),
+                Some(HostInterrupt::Device(vector)) => hv.device_interrupt(self.cpu, vector),
+            }
+        }
+    }
+
+    /// Wakes parked vCPUs whose time has come; forgets those that run or moved elsewhere.
+    fn expire_parked(&mut self, hv: &Hypervisor, now: u64) {
+        let here = self.cpu.0;
+        self.parked.retain(|v| {
+            hv.expire_sleeper(v, now);
+            v.home.load(Ordering::Acquire) == here && v.wake_at.load(Ordering::Acquire) != NEVER
+        });
+    }
+}
+
+/// Runs this pCPU for ever.
+pub fn cpu_loop(hv: &Hypervisor, cpu: CpuId) -> ! {
+    let mut pcpu = PcpuLocal::new(cpu);
+    loop {
+        step(hv, &mut pcpu);
+    }
+}
+
+/// One choice of the scheduler and what follows from it; returns when the pCPU must choose again.
+pub fn step(hv: &Hypervisor, pcpu: &mut PcpuLocal) {
+    pcpu.take_interrupts(hv);
+    let now = hv.hw.now_ns();
+    pcpu.expire_parked(hv, now);
+    let shared = &hv.pcpus[pcpu.cpu.0 as usize];
+    shared.resched.store(false, Ordering::SeqCst);
+    let pick = hv.sched.with(|p| p.pick(pcpu.cpu, now));
+    pcpu.slice_end = pick.until_ns;
+    match pick.vcpu.map(|key| (key, hv.vcpu(key))) {
+        Some((_, Some((domain, vcpu)))) => run_vcpu(hv, pcpu, &domain, &vcpu),
+        Some((key, None)) => hv.sched.with(|p| p.remove(key)),
+        None => {
+            pcpu.slice_end = NEVER;
+            pcpu.arm(hv, NEVER);
+            hv.hw.idle(&mut || shared.resched.load(Ordering::SeqCst));
+        }
+    }
+}
+
+fn run_vcpu(hv: &Hypervisor, pcpu: &mut PcpuLocal, domain: &DomainRef, vcpu: &VcpuRef) {
+    let cpu = pcpu.cpu;
+    // Never contended: the scheduler gives a vCPU to one pCPU at a time, and the previous one let go before `put`.
+    let Some(mut guard) = vcpu.local.try_lock() else {
+        put(hv, cpu, vcpu, State::Runnable, domain);
+        return;
+    };
+    let local = &mut *guard;
+    vcpu.running_on.store(cpu.0, Ordering::SeqCst);
+    vcpu.home.store(cpu.0, Ordering::Release);
+    vcpu.areas.update_clock(&hv.clock());
+    vcpu.runstate.enter(
+        State::Running,
+        hv.hw.now_ns(),
+        &vcpu.areas,
+        domain.flags_runstate(),
+    );
+    local.ctx.enter_cpu();
+    pcpu.check_clock = true;
+    let mut turn = Turn {
+        hv,
+        pcpu,
+        domain,
+        vcpu,
+        local,
+    };
+    let ended = turn.run();
+    local.ctx.leave();
+    vcpu.entered_generation.store(NEVER, Ordering::SeqCst);
+    let deadline = vcpu.wake_at.load(Ordering::Acquire);
+    vcpu.running_on.store(NO_CPU, Ordering::SeqCst);
+    drop(guard);
+    if deadline != NEVER && !pcpu.parked.iter().any(|v| Arc::ptr_eq(v, vcpu)) {
+        pcpu.parked.push(vcpu.clone());
+    }
+    put(hv, cpu, vcpu, ended, domain);
+}
+
+/// Gives the vCPU back to the scheduler. Whether it still wants a pCPU is decided under the scheduler's lock, where
+/// wake-ups are serialised.
+fn put(hv: &Hypervisor, cpu: CpuId, vcpu: &Vcpu, ended: State, domain: &Domain) {
+    let now = hv.hw.now_ns();
+    vcpu.runstate
+        .enter(ended, now, &vcpu.areas, domain.flags_runstate());
+    if let Some(other) = hv.sched.with(|p| p.put(cpu, now, vcpu.wants_cpu())) {
+        hv.resched(other);
+    }
+}
+
+impl Turn<'_> {
+    /// Runs the vCPU until it sleeps, goes down or must give way. Returns the run state that it is left in.
+    fn run(&mut self) -> State {
+        self.vcpu.wake_at.store(NEVER, Ordering::Release);
+        loop {
+            if let Some(state) = self.before_entry() {
+                return state;
+            }
+            let stage2 = self.domain.p2m.stage2();
+            self.vcpu
+                .entered_generation
+                .store(stage2.generation(), Ordering::SeqCst);
+            let exit = self.local.ctx.run(stage2);
+            self.vcpu.entered_generation.store(NEVER, Ordering::Release);
+            match exit {
+                Exit::Interrupt => self.pcpu.take_interrupts(self.hv),
+                Exit::InterruptWindow | Exit::Nmi => {}
+                other => match exits::handle(self, other) {
+                    Next::Continue => {}
+                    Next::Yield => return self.preempted(),
+                    Next::Sleep(how, timeout) => {
+                        if self.local.try_sleep(self.domain, self.vcpu, how, timeout) {
+                            return State::Blocked;
+                        }
+                    }
+                    Next::Down => {
+                        self.vcpu.up.store(false, Ordering::SeqCst);
+                        return State::Offline;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Everything that may have changed since the last exit. `Some` if the vCPU must not be entered now.
+    #[inline]
+    fn before_entry(&mut self) -> Option<State> {
+        if self.hv.pcpus[self.pcpu.cpu.0 as usize]
+            .resched
+            .load(Ordering::Relaxed)
+        {
+            return Some(self.preempted());
+        }
+        if self.pcpu.check_clock {
+            self.pcpu.check_clock = false;
+            self.hv.fire_timers(self.domain, self.vcpu, self.local);
+            let now = self.hv.hw.now_ns();
+            self.pcpu.expire_parked(self.hv, now);
+            if now >= self.pcpu.slice_end {
+                return Some(self.preempted());
+            }
+            let deadline = self.vcpu.next_deadline(self.local.lapic_deadline());
+            self.pcpu.arm(self.hv, deadline);
+        }
+        self.local.merge_posted(self.vcpu);
+        if self.local.reset.is_some() {
+            ipi::take_reset(self);
+        }
+        if !self.vcpu.up.load(Ordering::Relaxed) || self.vcpu.pause.load(Ordering::Relaxed) != 0 {
+            return Some(State::Offline);
+        }
+        self.local.inject_pending(self.domain, self.vcpu);
+        None
+    }
+
+    /// The vCPU stays runnable but must be watched for its deadline while it waits.
+    fn preempted(&mut self) -> State {
+        let deadline = self.vcpu.next_deadline(self.local.lapic_deadline());
+        self.vcpu.wake_at.store(deadline, Ordering::Release);
+        State::Runnable
+    }
+
+    /// Moves RIP past an instruction of `len` bytes.
+    #[inline]
+    pub fn skip(&mut self, len: u8) {
+        let rip = self.local.ctx.rip().wrapping_add(u64::from(len));
+        let rip = if self.local.ctx.paging().long {
+            rip
+        } else {
+            rip & 0xffff_ffff
+        };
+        self.local.ctx.set_rip(rip);
+    }
+}
+
+/// Puts a vCPU to sleep state values into words, for the debug keys.
+pub fn sleep_name(sleep: u8) -> &'static str {
+    match sleep {
+        s if s == Sleep::Halted as u8 => "halted",
+        s if s == Sleep::Polling as u8 => "polling",
+        _ => "awake",
+    }
+}
