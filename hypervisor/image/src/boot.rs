@@ -1,5 +1,6 @@
 //! What happens between the loader and the first domain.
 
+use hv_hw::log::uart::LineSettings;
 use hv_hw::mem::heap::Heap;
 use hv_hw::x86::boot;
 
@@ -12,12 +13,13 @@ static HEAP: Heap = Heap::new();
 extern "C" fn xenolith_main(magic: u32, info: u32) -> ! {
     let info = boot::start(magic, info);
     boot::init_memory(info);
-    hv_hw::info!("{:?} {:?}", info.entry, info.loader);
+    boot::console::add_serial(0x3f8, LineSettings::DEFAULT);
+    boot::console::add_screen();
     for r in &info.regions {
         hv_hw::info!("{:x?}", r);
     }
     for m in &info.modules {
-        hv_hw::info!("{:x?}", m);
+        hv_hw::info!("{:x?} {}", m, info.module_line(m));
     }
     panic!("nothing more to start");
 }

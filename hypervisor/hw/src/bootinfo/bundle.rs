@@ -35,7 +35,6 @@ pub fn unpack(file: &[u8], info: &mut BootInfo) -> Result<(), BootError> {
         return Err(error(0, "number of entries is not 1 to 16"));
     }
     let outer = info.modules.remove(0);
-    let others = core::mem::take(&mut info.modules);
     for i in 0..count {
         let cut = error(i, "reaches past the end of the file");
         let entry = slice(file, HEAD + i * ENTRY, ENTRY).ok_or(cut)?;
@@ -50,10 +49,8 @@ pub fn unpack(file: &[u8], info: &mut BootInfo) -> Result<(), BootError> {
             return Err(error(i, "file is not on a 4 KiB border"));
         }
         let line = within(field(16), field(24)).ok_or(cut)?;
-        info.push_module(outer.start + start, size, line);
-    }
-    for m in others {
-        if info.modules.try_push(m).is_err() {
+        let module = info.module(outer.start + start, size, line);
+        if info.modules.try_insert(i, module).is_err() {
             info.note("too many modules: the rest is ignored");
         }
     }

@@ -4,7 +4,7 @@
 //! the loader's own blocks are overwritten soon after. Runs once, on the boot CPU; read-only afterwards.
 
 pub mod bundle;
-mod bytes;
+pub(crate) mod bytes;
 pub mod memmap;
 pub mod multiboot2;
 pub mod pvh;
@@ -20,6 +20,8 @@ pub const MAX_MODULES: usize = 16;
 pub const MAX_REGIONS: usize = 512;
 /// Longest command line that is kept, in bytes.
 pub const MAX_COMMAND_LINE: usize = 4096;
+/// Bytes for the command lines of all modules together.
+const MODULE_TEXT: usize = 16384;
 
 /// Text from the loader. Bytes that are not UTF-8 were replaced by `?`.
 pub type Text<const N: usize> = ArrayString<N>;
@@ -34,14 +36,14 @@ pub enum EntryKind {
 }
 
 /// A file that the loader put into memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Module {
     /// Physical address of its first byte.
     pub start: u64,
     /// Bytes.
     pub size: u64,
-    /// Its command line.
-    pub command_line: Text<MAX_COMMAND_LINE>,
+    /// Where its command line lies in [`BootInfo`]'s text: start and length.
+    line: (u16, u16),
 }
 
 /// A linear frame buffer.
@@ -96,6 +98,7 @@ pub struct BootInfo {
     pub command_line: Text<MAX_COMMAND_LINE>,
     /// Files: the dom0 kernel first, then its initial RAM disk.
     pub modules: ArrayVec<Module, MAX_MODULES>,
+    module_text: Text<MODULE_TEXT>,
     /// The memory map as the loader gave it; see [`memmap::normalise`].
     pub regions: ArrayVec<Region, MAX_REGIONS>,
     /// ACPI root pointer.
@@ -116,6 +119,7 @@ impl BootInfo {
             loader: ArrayString::new_const(),
             command_line: ArrayString::new_const(),
             modules: ArrayVec::new_const(),
+            module_text: ArrayString::new_const(),
             regions: ArrayVec::new_const(),
             rsdp: Rsdp::Unknown,
             screen: Screen::Unknown,
@@ -137,16 +141,25 @@ impl BootInfo {
         }
     }
 
-    fn push_module(&mut self, start: u64, size: u64, command_line: &[u8]) {
-        let mut text = Text::new();
-        if !copy_text(command_line, &mut text) {
+    /// A module's command line.
+    pub fn module_line(&self, module: &Module) -> &str {
+        let (start, len) = (usize::from(module.line.0), usize::from(module.line.1));
+        self.module_text.get(start..start + len).unwrap_or("")
+    }
+
+    fn module(&mut self, start: u64, size: u64, command_line: &[u8]) -> Module {
+        let from = self.module_text.len();
+        let limit = from + MAX_COMMAND_LINE;
+        if !append_text(command_line, &mut self.module_text, limit) {
             self.note("a module's command line is too long: cut");
         }
-        let module = Module {
-            start,
-            size,
-            command_line: text,
-        };
+        // Both fit: the text is shorter than 64 KiB.
+        let line = (from as u16, (self.module_text.len() - from) as u16);
+        Module { start, size, line }
+    }
+
+    fn push_module(&mut self, start: u64, size: u64, command_line: &[u8]) {
+        let module = self.module(start, size, command_line);
         if self.modules.try_push(module).is_err() {
             self.note("too many modules: the rest is ignored");
         }
@@ -168,14 +181,17 @@ impl Default for BootInfo {
 /// Copies text, replacing what is not UTF-8. False if it did not fit.
 fn copy_text<const N: usize>(bytes: &[u8], to: &mut Text<N>) -> bool {
     to.clear();
+    append_text(bytes, to, N)
+}
+
+/// As [`copy_text`], after what is there, up to `limit` bytes in all.
+fn append_text<const N: usize>(bytes: &[u8], to: &mut Text<N>, limit: usize) -> bool {
     for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if to.try_push(c).is_err() {
+        let bad = (!chunk.invalid().is_empty()).then_some('?');
+        for c in chunk.valid().chars().chain(bad) {
+            if to.len() + c.len_utf8() > limit || to.try_push(c).is_err() {
                 return false;
             }
-        }
-        if !chunk.invalid().is_empty() && to.try_push('?').is_err() {
-            return false;
         }
     }
     true

@@ -12,18 +12,6 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    /// Parses Xen's syntax: `<level>` or `<always>/<rate-limited>`, with none, error, warning, info, debug, all.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (always, limited) = match text.split_once('/') {
-            Some((a, b)) => (level(a)?, level(b)?),
-            None => (level(text)?, level(text)?),
-        };
-        Some(Threshold {
-            always,
-            limited: limited.max(always),
-        })
-    }
-
     /// What becomes of a line.
     pub const fn verdict(self, of: Level) -> Verdict {
         let n = of as u8;
@@ -35,17 +23,6 @@ impl Threshold {
             Verdict::Drop
         }
     }
-}
-
-fn level(text: &str) -> Option<u8> {
-    Some(match text {
-        "none" => 0,
-        "error" => 1,
-        "warning" => 2,
-        "info" => 3,
-        "debug" | "all" => 4,
-        _ => return None,
-    })
 }
 
 /// See [`Threshold::verdict`].
@@ -105,20 +82,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parses_xen_syntax() {
-        let t = Threshold::parse("warning/info").unwrap();
+    fn thresholds_decide() {
+        let t = Threshold {
+            always: 2,
+            limited: 3,
+        };
         assert_eq!(t.verdict(Level::Error), Verdict::Print);
         assert_eq!(t.verdict(Level::Warning), Verdict::Print);
         assert_eq!(t.verdict(Level::Info), Verdict::Limit);
         assert_eq!(t.verdict(Level::Debug), Verdict::Drop);
-        assert_eq!(
-            Threshold::parse("none").unwrap().verdict(Level::Error),
-            Verdict::Drop
-        );
-        assert_eq!(Threshold::parse("all"), Threshold::parse("debug"));
-        for bad in ["", "loud", "info/", "a/b", "info/debug/all"] {
-            assert_eq!(Threshold::parse(bad), None, "{bad}");
-        }
     }
 
     #[test]

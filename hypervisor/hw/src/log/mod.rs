@@ -3,11 +3,14 @@
 //! Hypervisor lines and lines that a guest can cause are separate classes; the second is rate-limited by default.
 //! State is under one lock of the highest rank, so that any code may log; a panic takes the lock by force.
 
+pub mod canvas;
 pub mod levels;
 pub mod ring;
+pub mod screen;
 #[cfg(target_os = "none")]
 mod sink;
 pub mod stamp;
+pub mod symbols;
 pub mod uart;
 
 #[cfg(target_os = "none")]

@@ -1,12 +1,14 @@
-//! The log on the machine: ring, consoles, levels.
+//! The log on the machine: ring, consoles, levels, all under one lock.
 
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use arrayvec::ArrayVec;
 
+use super::canvas::{PixelCanvas, TextCanvas};
 use super::levels::{RateLimit, Threshold, Verdict};
 use super::ring::Ring;
+use super::screen::Screen;
 use super::stamp::Stamps;
 use super::uart::{Native, Uart};
 use super::{Class, Level};
@@ -15,34 +17,32 @@ use crate::sync::{SpinLock, rank};
 /// Bytes of the memory ring.
 const RING: usize = 128 << 10;
 
-/// Where output goes and input comes from.
-pub enum Console {
-    /// A serial port.
-    Serial(Uart<Native>),
+/// What the screen is.
+pub enum Display {
+    /// Text mode.
+    Text(TextCanvas),
+    /// A frame buffer.
+    Pixels(PixelCanvas),
 }
 
-impl Console {
-    fn write(&mut self, bytes: &[u8]) {
-        match self {
-            Console::Serial(uart) => {
-                // Terminals want a carriage return before each line feed.
-                for line in bytes.split_inclusive(|&b| b == b'\n') {
-                    match line.split_last() {
-                        Some((b'\n', text)) => {
-                            uart.write(text);
-                            uart.write(b"\r\n");
-                        }
-                        _ => uart.write(line),
-                    }
-                }
+fn write_serial(uart: &mut Uart<Native>, bytes: &[u8]) {
+    // Terminals want a carriage return before each line feed.
+    for line in bytes.split_inclusive(|&b| b == b'\n') {
+        match line.split_last() {
+            Some((b'\n', text)) => {
+                uart.write(text);
+                uart.write(b"\r\n");
             }
+            _ => uart.write(line),
         }
     }
 }
 
 struct State {
     ring: Ring<RING>,
-    consoles: ArrayVec<Console, 4>,
+    serial: ArrayVec<Uart<Native>, 2>,
+    display: Option<Display>,
+    screen: Screen,
     stamps: Stamps,
     host: Option<Threshold>,
     guest: Option<Threshold>,
@@ -64,7 +64,9 @@ const GUEST_DEFAULT: Threshold = Threshold {
 // All zero at first, so that the ring takes no room in the file.
 static STATE: SpinLock<State, { rank::LOG }> = SpinLock::new(State {
     ring: Ring::new(),
-    consoles: ArrayVec::new_const(),
+    serial: ArrayVec::new_const(),
+    display: None,
+    screen: Screen::new(),
     stamps: Stamps::None,
     host: None,
     guest: None,
@@ -127,35 +129,51 @@ pub fn set_levels(host: Option<Threshold>, guest: Option<Threshold>) {
     state.guest = guest.or(state.guest);
 }
 
-/// Adds a console and shows it everything that is still in the ring.
-pub fn add_console(mut console: Console) {
+/// Adds a serial console (at most two) and sends it everything that is still in the ring.
+pub fn add_serial(mut uart: Uart<Native>) {
     let mut state = STATE.lock();
     let (a, b) = state.ring.since(0);
-    console.write(a);
-    console.write(b);
-    // More than four kinds of console do not exist.
-    let _ = state.consoles.try_push(console);
+    write_serial(&mut uart, a);
+    write_serial(&mut uart, b);
+    // The two that the command line can name.
+    let _ = state.serial.try_push(uart);
+}
+
+/// Makes `display` the screen (a new mapping of the same one keeps its contents), and shows what is in the ring if there
+/// was none before.
+pub fn set_display(display: Display) {
+    let mut state = STATE.lock();
+    let state = &mut *state;
+    if state.display.replace(display).is_none() {
+        let (a, b) = state.ring.since(0);
+        for part in [a, b] {
+            state.screen.show(state.display.as_mut(), part);
+        }
+    }
+}
+
+/// Stops using the screen, which belongs to dom0 from here on.
+pub fn release_display() {
+    STATE.lock().display = None;
 }
 
 /// Whether there is any console.
 pub fn has_console() -> bool {
-    !STATE.lock().consoles.is_empty()
+    let state = STATE.lock();
+    !state.serial.is_empty() || state.display.is_some()
 }
 
 /// Whether the port belongs to one of our serial consoles.
 pub fn owns_port(port: u16) -> bool {
     let state = STATE.lock();
-    state.consoles.iter().any(|c| match c {
-        Console::Serial(uart) => (uart.base()..uart.base() + 8).contains(&port),
-    })
+    let mut ports = state.serial.iter().map(|uart| uart.base()..uart.base() + 8);
+    ports.any(|p| p.contains(&port))
 }
 
 /// Asks the serial consoles to raise their interrupt when a byte arrives.
 pub fn enable_input_interrupt() {
-    for console in &mut STATE.lock().consoles {
-        match console {
-            Console::Serial(uart) => uart.set_receive_interrupt(true),
-        }
+    for uart in &mut STATE.lock().serial {
+        uart.set_receive_interrupt(true);
     }
 }
 
@@ -178,10 +196,8 @@ pub fn console_write(bytes: &[u8]) {
 pub fn console_read(buf: &mut [u8]) -> usize {
     let mut state = STATE.lock();
     let mut n = 0;
-    for console in &mut state.consoles {
-        match console {
-            Console::Serial(uart) => n += uart.read(&mut buf[n..]),
-        }
+    for uart in &mut state.serial {
+        n += uart.read(&mut buf[n..]);
     }
     n
 }
@@ -207,12 +223,23 @@ pub(super) fn line(level: Level, class: Class, args: fmt::Arguments<'_>) {
     state.format(args);
 }
 
+impl Screen {
+    fn show(&mut self, display: Option<&mut Display>, bytes: &[u8]) {
+        match display {
+            None => {}
+            Some(Display::Text(canvas)) => self.write(bytes, canvas),
+            Some(Display::Pixels(canvas)) => self.write(bytes, canvas),
+        }
+    }
+}
+
 impl State {
     fn put(&mut self, bytes: &[u8]) {
         self.ring.write(bytes);
-        for console in &mut self.consoles {
-            console.write(bytes);
+        for uart in &mut self.serial {
+            write_serial(uart, bytes);
         }
+        self.screen.show(self.display.as_mut(), bytes);
     }
 
     fn format(&mut self, args: fmt::Arguments<'_>) {
@@ -258,8 +285,8 @@ impl Write for Buffered<'_> {
     }
 }
 
-/// Takes the log by force: for a panic, after the other CPUs were told to stop. Waits a little for an orderly release.
-pub(crate) fn seize() {
+/// Opens the log by force: for a panic, after the other CPUs were told to stop. Waits a little for an orderly release.
+pub fn break_locks() {
     for _ in 0..1_000_000 {
         if STATE.try_lock().is_some() {
             return;

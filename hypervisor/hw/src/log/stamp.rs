@@ -19,18 +19,6 @@ pub enum Stamps {
 }
 
 impl Stamps {
-    /// Parses Xen's names; the bare option (or a true boolean) means `date`, a false one `none`.
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "none" | "no" | "off" | "false" | "0" | "disable" => Stamps::None,
-            "date" | "" | "yes" | "on" | "true" | "1" | "enable" => Stamps::Date,
-            "datems" => Stamps::DateMs,
-            "boot" => Stamps::Boot,
-            "raw" => Stamps::Raw,
-            _ => return None,
-        })
-    }
-
     /// Writes the stamp. `boot_ns`: time since boot, if the clock runs yet; `wall`: seconds since 1970 and nanoseconds, if
     /// known. Falls back from date to boot time to the counter.
     pub fn write(

@@ -50,49 +50,21 @@ const BURST: usize = 16;
 /// Polls of the status register before a byte is given up: a dead port must not stop the boot.
 const PATIENCE: u32 = 200_000;
 
-/// How the line is set: `115200,8n1` in Xen's syntax.
+/// How the line is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineSettings {
-    /// Bits per second; `None` keeps the firmware's setting.
-    pub baud: Option<u32>,
+    /// Divisor of the port's clock; `None` keeps the firmware's.
+    pub divisor: Option<u16>,
     /// Value of the line control register: word length, parity, stop bits.
     pub control: u8,
 }
 
 impl LineSettings {
-    /// 115200 bits per second, 8 data bits, no parity, 1 stop bit.
+    /// 115200 bits per second with the usual clock, 8 data bits, no parity, 1 stop bit.
     pub const DEFAULT: LineSettings = LineSettings {
-        baud: Some(115_200),
+        divisor: Some(1),
         control: 3,
     };
-
-    /// Parses `<baud>|auto[,<bits><parity><stop>]`; parity is one of `noems`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut fields = text.split(',');
-        let baud = match fields.next()? {
-            "auto" | "" => None,
-            // "/hz" names an unusual clock; the usual one is the only one supported.
-            n => Some(n.parse().ok().filter(|b| (1..=115_200).contains(b))?),
-        };
-        let control = match fields.next() {
-            None | Some("") => 3,
-            Some(mode) => {
-                let &[bits @ b'5'..=b'8', parity, stop @ b'1'..=b'2'] = mode.as_bytes() else {
-                    return None;
-                };
-                let parity = match parity {
-                    b'n' => 0,
-                    b'o' => 1 << 3,
-                    b'e' => 3 << 3,
-                    b'm' => 5 << 3,
-                    b's' => 7 << 3,
-                    _ => return None,
-                };
-                (bits - b'5') | (stop - b'1') << 2 | parity
-            }
-        };
-        Some(LineSettings { baud, control })
-    }
 }
 
 /// A 16550 at an I/O port.
@@ -111,8 +83,7 @@ impl<P: Ports> Uart<P> {
             return None;
         }
         ports.write(base + INTERRUPTS, 0);
-        if let Some(baud) = line.baud {
-            let divisor = (115_200 / baud.max(1)).clamp(1, 0xffff);
+        if let Some(divisor) = line.divisor {
             ports.write(base + LINE, 0x80 | line.control);
             ports.write(base + DATA, divisor as u8);
             ports.write(base + INTERRUPTS, (divisor >> 8) as u8);
@@ -242,19 +213,5 @@ mod tests {
         assert_eq!(&buf, b"ab");
         assert_eq!(u.read(&mut buf), 1);
         assert_eq!(u.read(&mut buf), 0);
-    }
-
-    #[test]
-    fn parses_line_settings() {
-        assert_eq!(
-            LineSettings::parse("115200,8n1"),
-            Some(LineSettings::DEFAULT)
-        );
-        let odd = LineSettings::parse("9600,7e2").unwrap();
-        assert_eq!((odd.baud, odd.control), (Some(9600), 2 | 4 | 3 << 3));
-        assert_eq!(LineSettings::parse("auto").unwrap().baud, None);
-        for bad in ["0", "x", "115200,9n1", "115200,8n", "115200,8q1", "999999"] {
-            assert_eq!(LineSettings::parse(bad), None, "{bad}");
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 pub mod boot;
 pub mod paging;
-mod panic;
+pub mod panic;
 
 /// The machine.
 pub struct Metal;

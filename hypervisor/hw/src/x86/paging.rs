@@ -27,6 +27,8 @@ const STACKS: u64 = 0xffff_a000_0000_0000;
 const STACK_SLOT: u64 = 128 << 10;
 /// Bytes of a CPU's stack.
 pub const STACK_BYTES: u64 = 64 << 10;
+/// Most stacks, and so most CPUs.
+pub const MAX_STACKS: usize = 4096;
 const DEVICES: u64 = 0xffff_c000_0000_0000;
 const DEVICE_BYTES: u64 = 32 << 40;
 
@@ -281,8 +283,9 @@ pub fn map_firmware(hpa: Hpa, len: u64) -> Option<*const u8> {
 }
 
 /// A new stack of [`STACK_BYTES`] for CPU number `cpu` (each number once), over an unmapped page: its top. `None`
-/// without memory.
+/// without memory, or beyond [`MAX_STACKS`].
 pub fn new_stack(cpu: u32) -> Option<*mut u8> {
+    let made = STACK_MADE.get(cpu as usize / 64)?;
     let bottom = STACKS + u64::from(cpu) * STACK_SLOT + (STACK_SLOT - STACK_BYTES);
     let mut host = HOST.lock();
     let host = host.as_mut()?;
@@ -291,5 +294,26 @@ pub fn new_stack(cpu: u32) -> Option<*mut u8> {
         host.map_small(bottom + page, frame, PAGE_SIZE, Use::Data)
             .ok()?;
     }
+    made.fetch_or(1 << (cpu % 64), Ordering::AcqRel);
     Some((bottom + STACK_BYTES) as *mut u8)
+}
+
+/// Stacks that exist, by CPU number.
+static STACK_MADE: [AtomicU64; MAX_STACKS / 64] = [const { AtomicU64::new(0) }; MAX_STACKS / 64];
+
+/// Whether `len` bytes at `va` lie in a stack of the boot CPU or of another. Takes no lock: for the panic path.
+pub(super) fn is_stack(va: u64, len: u64) -> bool {
+    let boot = super::boot::stack();
+    if boot.start <= va && va.saturating_add(len) <= boot.end {
+        return true;
+    }
+    let Some(offset) = va.checked_sub(STACKS) else {
+        return false;
+    };
+    let (slot, within) = ((offset / STACK_SLOT) as usize, offset % STACK_SLOT);
+    within >= STACK_SLOT - STACK_BYTES
+        && within + len <= STACK_SLOT
+        && STACK_MADE
+            .get(slot / 64)
+            .is_some_and(|w| w.load(Ordering::Acquire) >> (slot % 64) & 1 != 0)
 }

@@ -1,10 +1,8 @@
-//! First steps in Rust: read what the loader left, bring up the first consoles.
+//! First steps in Rust: read what the loader left.
 
 use core::cell::UnsafeCell;
 
 use crate::bootinfo::{BootError, BootInfo, MAX_MODULES, bundle, multiboot2, pvh};
-use crate::log::uart::{LineSettings, Native, Uart};
-use crate::log::{self, Console};
 
 struct Cell(UnsafeCell<BootInfo>);
 // SAFETY: written by the boot CPU in `start` before any other CPU runs and before `info` can be called, read-only after.
@@ -37,12 +35,23 @@ pub fn start(magic: u32, address: u32) -> &'static BootInfo {
     // SAFETY: the boot CPU is alone and this is the first function to run; `info` was not called yet.
     let boot = unsafe { &mut *INFO.0.get() };
     crate::info!("Xenolith {}", env!("CARGO_PKG_VERSION"));
-    let result = read(magic, address, boot);
-    consoles(boot.command_line.as_str());
-    if let Err(e) = result {
-        panic!("{e}");
+    if let Err(e) = read(magic, address, boot) {
+        crate::x86::panic::boot_error(format_args!("{e}"));
+    }
+    crate::info!("Started by {} ({:?})", loader_name(boot), boot.entry);
+    crate::info!("Command line: {}", boot.command_line);
+    for note in &boot.notes {
+        crate::warn!("Boot information: {note}");
     }
     boot
+}
+
+fn loader_name(boot: &BootInfo) -> &str {
+    if boot.loader.is_empty() {
+        "an unnamed loader"
+    } else {
+        boot.loader.as_str()
+    }
 }
 
 fn read(magic: u32, address: u32, boot: &mut BootInfo) -> Result<(), BootError> {
@@ -67,10 +76,4 @@ fn read(magic: u32, address: u32, boot: &mut BootInfo) -> Result<(), BootError> 
         bundle::unpack(file, boot)?;
     }
     Ok(())
-}
-
-fn consoles(_command_line: &str) {
-    if let Some(uart) = Uart::probe(Native, 0x3f8, LineSettings::DEFAULT) {
-        log::add_console(Console::Serial(uart));
-    }
 }

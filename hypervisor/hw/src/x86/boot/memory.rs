@@ -9,10 +9,11 @@ use spin::Once;
 use x86_model::{Hpa, PAGE_SIZE};
 
 use super::loader;
+use crate::bootinfo::BootInfo;
 use crate::bootinfo::memmap::{Kind, Range, Ranges};
-use crate::bootinfo::{BootInfo, MAX_REGIONS};
 use crate::mem::{DIRECT_MAP_BASE, frames, phys_to_virt};
 use crate::x86::paging::{self, DIRECT_MAP_BYTES, NoMemory, Source, Tables, Use};
+use crate::x86::panic::boot_error;
 
 const MIB: u64 = 1 << 20;
 const GIB4: u64 = 4 << 30;
@@ -21,7 +22,8 @@ const LINK: u64 = 0xffff_ffff_8000_0000;
 /// Below this there is nothing to run on: the hypervisor and the smallest dom0.
 const LEAST_RAM: u64 = 64 * MIB;
 
-type Free = Ranges<{ MAX_REGIONS }>;
+/// Ranges of RAM while booting; what does not fit (see [`Ranges`]) is left unused.
+type Free = Ranges<256>;
 
 /// Borders of the image's parts, from the linker script; only their addresses mean anything.
 mod border {
@@ -31,6 +33,9 @@ mod border {
         pub static __rodata_end: u8;
         pub static __stack_guard: u8;
         pub static __stack_bottom: u8;
+        pub static __stack_top: u8;
+        pub static __symbols_start: u8;
+        pub static __symbols_end: u8;
         pub static __image_end: u8;
     }
 }
@@ -89,7 +94,7 @@ impl Source for Early<'_> {
 }
 
 fn no_room<T>(what: &str) -> T {
-    panic!("not enough memory: no room for {what}")
+    boot_error(format_args!("not enough memory: no room for {what}"))
 }
 
 /// Does it all. Panics with the reason if the machine's memory does not suffice.
@@ -107,11 +112,11 @@ pub fn init(boot: &'static BootInfo) {
         );
     }
     if ram.total() < LEAST_RAM {
-        panic!(
+        boot_error(format_args!(
             "not enough memory: the machine has {} MiB, the least is {} MiB",
             ram.total() / MIB,
             LEAST_RAM / MIB
-        );
+        ));
     }
 
     let mut free = ram.clone();
@@ -162,6 +167,7 @@ pub fn init(boot: &'static BootInfo) {
         )
     };
     IMAGE_BASE.store(image.start, Ordering::Release);
+    paging::adopt(root, super::cpu::gib_pages());
     super::cpu::init_cpu();
 
     let table = phys_to_virt(Hpa(table));
@@ -183,7 +189,6 @@ pub fn init(boot: &'static BootInfo) {
     for r in taken.iter() {
         frames::mark_hypervisor(Hpa(r.start).mfn(), (r.len() / PAGE_SIZE) as usize);
     }
-    paging::adopt(root, super::cpu::gib_pages());
     crate::info!(
         "RAM: {} MiB, free {} MiB, hypervisor {} KiB at {:#x}",
         ram.total() / MIB,
@@ -256,6 +261,34 @@ pub fn image() -> Range {
 pub fn ram() -> impl DoubleEndedIterator<Item = Range> {
     layout().ram.iter()
 }
+
+/// The boot CPU's stack (virtual addresses); the page below it is not mapped.
+pub fn stack() -> Range {
+    Range {
+        start: address!(__stack_bottom),
+        end: address!(__stack_top),
+    }
+}
+
+/// The image's code (virtual addresses).
+pub fn text() -> Range {
+    Range {
+        start: address!(__image_start),
+        end: address!(__text_end),
+    }
+}
+
+/// The symbol table (see [`crate::log::symbols`]); zeroes in an image that the build tool has not completed.
+pub fn symbol_table() -> &'static [u8] {
+    let (start, end) = (address!(__symbols_start), address!(__symbols_end));
+    // SAFETY: the linker script's section between these borders, constant for ever.
+    unsafe { core::slice::from_raw_parts(start as *const u8, (end - start) as usize) }
+}
+
+/// Room for the table, filled after linking.
+#[used]
+#[unsafe(link_section = ".symbols")]
+static SYMBOLS: [u8; 192 << 10] = [0; 192 << 10];
 
 /// Machine address of something in the image or the direct map; `None` for other pointers.
 pub fn phys_of(ptr: *const u8) -> Option<Hpa> {

@@ -2,6 +2,7 @@
 //!
 //! Runs on the boot CPU alone, in the order of [`start`]; what it leaves behind is read-only afterwards.
 
+pub mod console;
 mod cpu;
 mod entry;
 mod loader;
@@ -10,6 +11,6 @@ mod memory;
 pub use cpu::init_cpu;
 pub use loader::{info, start};
 pub use memory::{
-    ModuleData, image, init as init_memory, phys_of, ram, take_module, trampoline_page,
-    trampoline_root,
+    ModuleData, image, init as init_memory, phys_of, ram, stack, symbol_table, take_module, text,
+    trampoline_page, trampoline_root,
 };
