@@ -2,7 +2,7 @@
 
 use hv_hw::log::uart::LineSettings;
 use hv_hw::mem::heap::Heap;
-use hv_hw::x86::boot;
+use hv_hw::x86::{self, CpuOptions, boot, cpu};
 
 #[global_allocator]
 static HEAP: Heap = Heap::new();
@@ -11,15 +11,13 @@ static HEAP: Heap = Heap::new();
 // SAFETY: the symbol is unique, and only the entry stub calls it.
 #[unsafe(no_mangle)]
 extern "C" fn xenolith_main(magic: u32, info: u32) -> ! {
+    cpu::early_init();
     let info = boot::start(magic, info);
     boot::init_memory(info);
     boot::console::add_serial(0x3f8, LineSettings::DEFAULT);
     boot::console::add_screen();
-    for r in &info.regions {
-        hv_hw::info!("{:x?}", r);
-    }
-    for m in &info.modules {
-        hv_hw::info!("{:x?} {}", m, info.module_line(m));
-    }
+    let options = CpuOptions::default();
+    let _machine = x86::bring_up(info, &options).unwrap_or_else(|why| panic!("{why}"));
+    x86::start_aps(&options.smp);
     panic!("nothing more to start");
 }

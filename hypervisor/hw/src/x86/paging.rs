@@ -27,7 +27,7 @@ const STACKS: u64 = 0xffff_a000_0000_0000;
 const STACK_SLOT: u64 = 128 << 10;
 /// Bytes of a CPU's stack.
 pub const STACK_BYTES: u64 = 64 << 10;
-/// Most stacks, and so most CPUs.
+/// Most stacks, four a CPU.
 pub const MAX_STACKS: usize = 4096;
 const DEVICES: u64 = 0xffff_c000_0000_0000;
 const DEVICE_BYTES: u64 = 32 << 40;
@@ -282,23 +282,58 @@ pub fn map_firmware(hpa: Hpa, len: u64) -> Option<*const u8> {
     map_mmio(hpa, len).map(<*mut u8>::cast_const)
 }
 
-/// A new stack of [`STACK_BYTES`] for CPU number `cpu` (each number once), over an unmapped page: its top. `None`
-/// without memory, or beyond [`MAX_STACKS`].
-pub fn new_stack(cpu: u32) -> Option<*mut u8> {
-    let made = STACK_MADE.get(cpu as usize / 64)?;
-    let bottom = STACKS + u64::from(cpu) * STACK_SLOT + (STACK_SLOT - STACK_BYTES);
-    let mut host = HOST.lock();
-    let host = host.as_mut()?;
-    for page in (0..STACK_BYTES).step_by(PAGE_SIZE as usize) {
-        let frame = host.source.frame()?;
-        host.map_small(bottom + page, frame, PAGE_SIZE, Use::Data)
-            .ok()?;
-    }
-    made.fetch_or(1 << (cpu % 64), Ordering::AcqRel);
-    Some((bottom + STACK_BYTES) as *mut u8)
+/// Slots of stacks that a CPU has: its own, and those of NMI, double fault and machine check.
+const SLOTS_PER_CPU: u64 = 4;
+/// Bytes of the three small stacks.
+const SMALL_STACK_BYTES: u64 = 8 << 10;
+
+/// Which of a CPU's stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum StackKind {
+    /// The one it runs on, [`STACK_BYTES`].
+    Main = 0,
+    /// NMI.
+    Nmi = 1,
+    /// Double fault.
+    DoubleFault = 2,
+    /// Machine check.
+    MachineCheck = 3,
 }
 
-/// Stacks that exist, by CPU number.
+const fn stack_bytes(slot: u64) -> u64 {
+    if slot % SLOTS_PER_CPU == StackKind::Main as u64 {
+        STACK_BYTES
+    } else {
+        SMALL_STACK_BYTES
+    }
+}
+
+/// A new stack for CPU number `cpu` (each kind once), over unmapped pages: its top. `None` without memory, or beyond
+/// [`MAX_STACKS`].
+pub fn new_stack(cpu: u32, kind: StackKind) -> Option<*mut u8> {
+    let slot = u64::from(cpu) * SLOTS_PER_CPU + kind as u64;
+    let made = STACK_MADE.get(slot as usize / 64)?;
+    let bytes = stack_bytes(slot);
+    let top = STACKS + (slot + 1) * STACK_SLOT;
+    let mut host = HOST.lock();
+    let host = host.as_mut()?;
+    for page in (0..bytes).step_by(PAGE_SIZE as usize) {
+        let frame = host.source.frame()?;
+        host.map_small(top - bytes + page, frame, PAGE_SIZE, Use::Data)
+            .ok()?;
+    }
+    made.fetch_or(1 << (slot % 64), Ordering::AcqRel);
+    Some(top as *mut u8)
+}
+
+/// The bottom of the stack in whose slot the address lies, if it is in the area of [`new_stack`]. Below it is the guard.
+pub(super) fn stack_bottom(va: u64) -> Option<u64> {
+    let slot = va.checked_sub(STACKS)? / STACK_SLOT;
+    (slot < MAX_STACKS as u64).then(|| STACKS + (slot + 1) * STACK_SLOT - stack_bytes(slot))
+}
+
+/// Stacks that exist, by slot.
 static STACK_MADE: [AtomicU64; MAX_STACKS / 64] = [const { AtomicU64::new(0) }; MAX_STACKS / 64];
 
 /// Whether `len` bytes at `va` lie in a stack of the boot CPU or of another. Takes no lock: for the panic path.
@@ -311,7 +346,7 @@ pub(super) fn is_stack(va: u64, len: u64) -> bool {
         return false;
     };
     let (slot, within) = ((offset / STACK_SLOT) as usize, offset % STACK_SLOT);
-    within >= STACK_SLOT - STACK_BYTES
+    within >= STACK_SLOT - stack_bytes(slot as u64)
         && within + len <= STACK_SLOT
         && STACK_MADE
             .get(slot / 64)

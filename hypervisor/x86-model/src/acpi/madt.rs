@@ -205,6 +205,13 @@ impl Madt {
     }
 }
 
+impl Skipped {
+    /// Whether anything but disabled entries was left out (those are ordinary: room for CPUs that are not there).
+    pub fn is_notable(&self) -> bool {
+        self.duplicate | self.broadcast | self.unreachable | self.malformed != 0
+    }
+}
+
 impl core::fmt::Display for Skipped {
     /// "2 duplicate (APIC ID 0x5), 1 malformed"; empty if only disabled entries were left out, which is ordinary.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

@@ -215,3 +215,6 @@ boot_pd:
     .skip 4 * 4096
 
     .text
+
+    # Other assembly may follow in the same unit.
+    .code64

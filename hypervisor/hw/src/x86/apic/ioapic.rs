@@ -1,0 +1,150 @@
+//! IO-APICs: every pin masked at boot, then routed one by one as domains ask.
+//!
+//! One lock (rank IRQ) over all units, because each access is a select-then-data pair. The low halves of the entries
+//! are kept in memory, so that masking is one write and no slow read.
+
+use alloc::vec::Vec;
+
+use x86_model::Hpa;
+use x86_model::regs::apic::{self, io};
+
+use super::super::cpu::percpu::PerCpu;
+use crate::machine::{IoApicInfo, LineMode};
+use crate::sync::{SpinLock, rank};
+use crate::{info, warn};
+
+struct Unit {
+    info: IoApicInfo,
+    registers: Registers,
+    /// Low halves of the redirection entries.
+    low: Vec<u32>,
+}
+
+/// The mapped register page.
+struct Registers(*mut u32);
+// SAFETY: a device page, mapped on all CPUs for ever; used only under the lock.
+unsafe impl Send for Registers {}
+
+impl Registers {
+    fn read(&mut self, register: u32) -> u32 {
+        // SAFETY: both offsets lie in the mapped page; `&mut` keeps the pair together.
+        unsafe {
+            self.0.byte_add(io::SELECT).write_volatile(register);
+            self.0.byte_add(io::WINDOW).read_volatile()
+        }
+    }
+    fn write(&mut self, register: u32, value: u32) {
+        // SAFETY: as above. Entries are only written by this module, with vectors that have stubs.
+        unsafe {
+            self.0.byte_add(io::SELECT).write_volatile(register);
+            self.0.byte_add(io::WINDOW).write_volatile(value);
+        }
+    }
+}
+
+static UNITS: SpinLock<Vec<Unit>, { rank::IRQ }> = SpinLock::new(Vec::new());
+
+/// Takes over an IO-APIC and masks all of its pins. One that does not answer (all ones) is refused with a warning.
+pub fn add(id: u8, address: Hpa, gsi_base: u32, map: impl FnOnce(Hpa) -> Option<*mut u8>) {
+    let Some(page) = map(address) else {
+        warn!("IO-APIC {id} at {:#x}: no mapping, not used", address.0);
+        return;
+    };
+    let mut registers = Registers(page.cast());
+    let version = registers.read(io::VERSION);
+    if version == u32::MAX {
+        warn!("IO-APIC {id} at {:#x} does not answer, not used", address.0);
+        return;
+    }
+    let pins = (version >> 16 & 0xff) + 1;
+    for pin in 0..pins {
+        registers.write(io::REDIRECTION + 2 * pin, apic::RTE_MASKED as u32);
+        registers.write(io::REDIRECTION + 2 * pin + 1, 0);
+    }
+    info!(
+        "IO-APIC {id} at {:#x}, version {:#x}, GSI {gsi_base}-{}",
+        address.0,
+        version & 0xff,
+        gsi_base + (pins - 1)
+    );
+    UNITS.lock().push(Unit {
+        info: IoApicInfo {
+            id,
+            address,
+            gsi_base,
+            pins,
+        },
+        registers,
+        low: alloc::vec![apic::RTE_MASKED as u32; pins as usize],
+    });
+}
+
+/// All units in the order of the firmware's table.
+pub fn list() -> Vec<IoApicInfo> {
+    UNITS.lock().iter().map(|u| u.info).collect()
+}
+
+/// Whether a machine frame holds registers of an IO-APIC.
+pub fn owns(hpa: Hpa) -> bool {
+    UNITS
+        .lock()
+        .iter()
+        .any(|u| u.info.address.mfn() == hpa.mfn())
+}
+
+fn with_pin<R>(gsi: u32, f: impl FnOnce(&mut Unit, u32) -> R) -> Option<R> {
+    let mut units = UNITS.lock();
+    let unit = units.iter_mut().find(|u| {
+        gsi.checked_sub(u.info.gsi_base)
+            .is_some_and(|pin| pin < u.info.pins)
+    })?;
+    let pin = gsi - unit.info.gsi_base;
+    Some(f(unit, pin))
+}
+
+/// Routes a GSI to a vector of a CPU, masked. False if no pin has the GSI or the CPU cannot be addressed.
+pub fn route(gsi: u32, cpu: &PerCpu, vector: u8, mode: LineMode) -> bool {
+    let Some(entry) = apic::redirection(cpu.apic_id(), vector, mode.level, mode.low) else {
+        return false;
+    };
+    let low = entry as u32 | apic::RTE_MASKED as u32;
+    with_pin(gsi, |unit, pin| {
+        let register = io::REDIRECTION + 2 * pin;
+        // Mask first: the entry is two registers, and a half-new one must not fire.
+        unit.registers
+            .write(register, unit.low[pin as usize] | apic::RTE_MASKED as u32);
+        unit.registers.write(register + 1, (entry >> 32) as u32);
+        unit.registers.write(register, low);
+        unit.low[pin as usize] = low;
+    })
+    .is_some()
+}
+
+/// Masks or unmasks a GSI; a GSI without a pin is ignored.
+pub fn mask(gsi: u32, masked: bool) {
+    with_pin(gsi, |unit, pin| {
+        let old = unit.low[pin as usize];
+        let new = if masked {
+            old | apic::RTE_MASKED as u32
+        } else {
+            old & !(apic::RTE_MASKED as u32)
+        };
+        if new != old {
+            unit.low[pin as usize] = new;
+            unit.registers.write(io::REDIRECTION + 2 * pin, new);
+        }
+    });
+}
+
+/// Masks every pin, for the end of the machine. Skipped if another CPU is in the middle of an access.
+pub fn mask_all() {
+    let Some(mut units) = UNITS.try_lock() else {
+        return;
+    };
+    for unit in units.iter_mut() {
+        for pin in 0..unit.info.pins {
+            unit.registers
+                .write(io::REDIRECTION + 2 * pin, apic::RTE_MASKED as u32);
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The local APIC in both of its forms, and the choice of addressing for interrupts.
+//!
+//! How IPIs are addressed and how device interrupts are addressed are two separate choices ("mixed" mode takes the
+//! best of both: one ICR write per cluster, and one CPU per device vector). Boot decides both once, before the first
+//! interrupt; afterwards this module is read-only.
+
+pub mod ioapic;
+pub mod legacy;
+pub mod vectors;
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use x86_model::Hpa;
+use x86_model::regs::apic::{self, reg};
+use x86_model::regs::msr;
+
+use super::asm;
+use super::cpu::percpu::{self, PerCpu};
+use super::cpu::{features, msr as safe};
+use crate::info;
+
+/// How a message names its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addressing {
+    /// One APIC ID.
+    Physical,
+    /// x2APIC logical: a set of CPUs of one cluster.
+    Cluster,
+}
+
+/// `x2apic-mode=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum X2apicMode {
+    /// IPIs and device interrupts by APIC ID.
+    Physical,
+    /// IPIs by cluster, device interrupts by APIC ID.
+    Mixed,
+}
+
+/// What was asked for on the command line.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ApicOptions {
+    /// `x2apic=`; `None` if not given.
+    pub x2apic: Option<bool>,
+    /// `x2apic-mode=`; `None` if not given.
+    pub mode: Option<X2apicMode>,
+}
+
+/// The driver in use.
+#[derive(Clone, Copy, Debug)]
+pub struct Driver {
+    /// For the log.
+    pub name: &'static str,
+    /// x2APIC mode (MSRs) instead of the register page.
+    pub x2apic: bool,
+    /// Addressing of IPIs.
+    pub ipi: Addressing,
+    /// Addressing of device interrupts.
+    pub external: Addressing,
+}
+
+const XAPIC: Driver = Driver {
+    name: "xapic",
+    x2apic: false,
+    ipi: Addressing::Physical,
+    external: Addressing::Physical,
+};
+const X2APIC_PHYSICAL: Driver = Driver {
+    name: "x2apic_phys",
+    x2apic: true,
+    ..XAPIC
+};
+const X2APIC_MIXED: Driver = Driver {
+    name: "x2apic_mixed",
+    ipi: Addressing::Cluster,
+    ..X2APIC_PHYSICAL
+};
+
+static DRIVER: spin::Once<Driver> = spin::Once::new();
+static X2APIC: AtomicBool = AtomicBool::new(false);
+static PAGE: AtomicPtr<u32> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The driver in use; xAPIC before the choice.
+pub fn driver() -> Driver {
+    DRIVER.get().copied().unwrap_or(XAPIC)
+}
+
+/// Chooses the mode, says why, and enables the boot CPU's APIC. `fadt_physical` is the FADT's wish for physical
+/// addressing; `map` maps the register page uncached.
+pub fn init(
+    options: ApicOptions,
+    fadt_physical: bool,
+    map: impl FnOnce(Hpa) -> Option<*mut u8>,
+) -> Result<(), &'static str> {
+    let base = asm::rdmsr(msr::APIC_BASE);
+    if base & msr::APIC_BASE_ENABLE == 0 {
+        return Err("the local APIC is disabled in APIC_BASE");
+    }
+    let (driver, reason) = choose(options, fadt_physical, base & msr::APIC_BASE_X2APIC != 0);
+    if !driver.x2apic {
+        let page =
+            map(Hpa(base & msr::APIC_BASE_ADDRESS)).ok_or("no mapping for the local APIC")?;
+        PAGE.store(page.cast(), Ordering::Release);
+    }
+    X2APIC.store(driver.x2apic, Ordering::Release);
+    DRIVER.call_once(|| driver);
+    enable();
+    info!("Switched to APIC driver {}: {reason}", driver.name);
+    Ok(())
+}
+
+fn choose(
+    options: ApicOptions,
+    fadt_physical: bool,
+    enabled_by_firmware: bool,
+) -> (Driver, &'static str) {
+    if !enabled_by_firmware {
+        if !features::get().x2apic {
+            return (XAPIC, "the CPU has no x2APIC");
+        }
+        if options.x2apic == Some(false) {
+            return (XAPIC, "x2APIC disabled on the command line");
+        }
+    } else if options.x2apic == Some(false) {
+        crate::warn!("x2apic=0 is ignored: the firmware has already enabled x2APIC mode");
+    }
+    match options.mode {
+        Some(X2apicMode::Physical) => (X2APIC_PHYSICAL, "x2apic-mode=physical"),
+        Some(X2apicMode::Mixed) => (X2APIC_MIXED, "x2apic-mode=mixed"),
+        None if fadt_physical => (X2APIC_PHYSICAL, "the FADT asks for physical addressing"),
+        None if enabled_by_firmware => (X2APIC_MIXED, "x2APIC was enabled by the firmware"),
+        None => (X2APIC_MIXED, "the CPU has x2APIC"),
+    }
+}
+
+/// Physical address of the xAPIC register page as this CPU has it, for keeping guests off it.
+pub fn page_address() -> Hpa {
+    Hpa(asm::rdmsr(msr::APIC_BASE) & msr::APIC_BASE_ADDRESS)
+}
+
+/// Puts this CPU's APIC into the chosen mode, accepting interrupts, with all local sources masked but NMI on LINT1.
+pub(super) fn enable() {
+    let x2apic = X2APIC.load(Ordering::Relaxed);
+    let base = asm::rdmsr(msr::APIC_BASE);
+    let wanted = base | msr::APIC_BASE_ENABLE | if x2apic { msr::APIC_BASE_X2APIC } else { 0 };
+    if base != wanted {
+        // SAFETY: enabling, or entering x2APIC from enabled xAPIC, are allowed transitions; the page stays where it is.
+        unsafe { asm::wrmsr(msr::APIC_BASE, wanted) };
+    }
+    write(reg::SVR, apic::SVR_ENABLE | u32::from(vectors::SPURIOUS));
+    if !x2apic {
+        // Logical mode is not used, but a reserved model would make some chipsets raise errors.
+        write(reg::DFR, apic::DFR_FLAT);
+    }
+    write(reg::TPR, 0);
+    for lvt in [reg::LVT_TIMER, reg::LVT_LINT0] {
+        write(lvt, apic::LVT_MASKED);
+    }
+    let last = read(reg::VERSION) >> 16 & 0xff;
+    for (index, lvt) in [
+        (4, reg::LVT_PERF),
+        (5, reg::LVT_THERMAL),
+        (6, reg::LVT_CMCI),
+    ] {
+        // The thermal entry is the firmware's (SMI) unless it would send us a vector.
+        let keep = lvt == reg::LVT_THERMAL && last >= index && read(lvt) & 0x700 != 0;
+        if last >= index && !keep && !(lvt == reg::LVT_CMCI && x2apic && !has_cmci()) {
+            write(lvt, apic::LVT_MASKED);
+        }
+    }
+    write(reg::LVT_LINT1, apic::LVT_NMI);
+    if last >= 3 {
+        write(reg::ESR, 0);
+        write(reg::LVT_ERROR, u32::from(vectors::ERROR));
+    }
+    // What was in service when a former owner (firmware, a crashed kernel) let go.
+    for _ in 0..256 {
+        if (0..8).all(|i| read(reg::ISR + 16 * i) == 0) {
+            break;
+        }
+        eoi();
+    }
+}
+
+fn has_cmci() -> bool {
+    safe::rdmsr_safe(msr::X2APIC_FIRST + (reg::LVT_CMCI >> 4)).is_some()
+}
+
+/// Reads a register of this CPU's APIC.
+#[inline]
+pub(super) fn read(offset: u32) -> u32 {
+    if X2APIC.load(Ordering::Relaxed) {
+        asm::rdmsr(msr::X2APIC_FIRST + (offset >> 4)) as u32
+    } else {
+        let page = PAGE.load(Ordering::Relaxed);
+        debug_assert!(!page.is_null());
+        // SAFETY: the page was mapped in `init`; `offset` is one of the register constants, all inside it.
+        unsafe { page.byte_add(offset as usize).read_volatile() }
+    }
+}
+
+/// Writes a register of this CPU's APIC.
+#[inline]
+pub(super) fn write(offset: u32, value: u32) {
+    if X2APIC.load(Ordering::Relaxed) {
+        // SAFETY: local APIC registers deliver interrupts, all of which have handlers; no memory is written by them.
+        unsafe { asm::wrmsr(msr::X2APIC_FIRST + (offset >> 4), u64::from(value)) };
+    } else {
+        let page = PAGE.load(Ordering::Relaxed);
+        debug_assert!(!page.is_null());
+        // SAFETY: as in `read` and above.
+        unsafe { page.byte_add(offset as usize).write_volatile(value) };
+    }
+}
+
+/// This CPU's APIC ID as the hardware has it.
+pub fn hardware_id() -> u32 {
+    if X2APIC.load(Ordering::Relaxed) {
+        read(reg::ID)
+    } else {
+        read(reg::ID) >> 24
+    }
+}
+
+/// Ends the interrupt of highest priority in service.
+#[inline(always)]
+pub(super) fn eoi() {
+    write(reg::EOI, 0);
+}
+
+/// Sends `command` (vector, mode, flags) to one destination.
+fn command(destination: u32, command: u32) {
+    if X2APIC.load(Ordering::Relaxed) {
+        // An x2APIC write is not ordered after earlier stores by itself: the receiver must see what we stored before.
+        asm::mfence();
+        let value = u64::from(destination) << 32 | u64::from(command);
+        // SAFETY: an IPI to CPUs that have handlers, or an INIT/SIPI by `smp`, which owns its targets.
+        unsafe { asm::wrmsr(msr::X2APIC_FIRST + (reg::ICR >> 4), value) };
+        return;
+    }
+    wait_idle();
+    write(reg::ICR_HIGH, destination << 24);
+    write(reg::ICR, command);
+}
+
+/// xAPIC only: waits until the last command has left.
+fn wait_idle() {
+    // Bounded: a bus that never accepts is reported by the missing effect.
+    for _ in 0..1_000_000 {
+        if read(reg::ICR) & apic::ICR_PENDING == 0 {
+            break;
+        }
+        asm::pause();
+    }
+}
+
+/// Sends a fixed vector to one CPU.
+#[inline]
+pub(super) fn send(target: &PerCpu, vector: u8) {
+    command(target.apic_id(), apic::ICR_ASSERT | u32::from(vector));
+}
+
+/// Sends a fixed vector to a set of CPUs, with as few writes as the addressing allows. Returns the number of writes.
+pub fn send_many<'a>(targets: impl Iterator<Item = &'a PerCpu>, vector: u8) -> u32 {
+    let fixed = apic::ICR_ASSERT | u32::from(vector);
+    let mut writes = 0;
+    match driver().ipi {
+        Addressing::Physical => {
+            for target in targets {
+                command(target.apic_id(), fixed);
+                writes += 1;
+            }
+        }
+        Addressing::Cluster => {
+            // CPUs are numbered in the order of their APIC IDs, so equal clusters follow each other.
+            let mut pending = 0;
+            for target in targets {
+                let ldr = apic::x2apic_ldr(target.apic_id());
+                if pending >> 16 != ldr >> 16 && pending != 0 {
+                    command(pending, fixed | apic::ICR_LOGICAL);
+                    writes += 1;
+                    pending = 0;
+                }
+                pending |= ldr;
+            }
+            if pending != 0 {
+                command(pending, fixed | apic::ICR_LOGICAL);
+                writes += 1;
+            }
+        }
+    }
+    writes
+}
+
+/// Sends an NMI to every other CPU that is up.
+pub(super) fn nmi_others() {
+    let me = percpu::this().id();
+    for target in percpu::all().filter(|c| c.id() != me) {
+        command(target.apic_id(), apic::ICR_ASSERT | apic::ICR_NMI);
+    }
+}
+
+/// Sends INIT.
+pub(super) fn send_init(apic_id: u32) {
+    command(apic_id, apic::ICR_ASSERT | apic::ICR_LEVEL | apic::ICR_INIT);
+}
+
+/// Ends the INIT level (old APICs only; others ignore it).
+pub(super) fn send_init_deassert(apic_id: u32) {
+    if !X2APIC.load(Ordering::Relaxed) {
+        command(apic_id, apic::ICR_LEVEL | apic::ICR_INIT);
+    }
+}
+
+/// Sends a start-up message for the code at `page << 12`.
+pub(super) fn send_startup(apic_id: u32, page: u8) {
+    command(
+        apic_id,
+        apic::ICR_ASSERT | apic::ICR_STARTUP | u32::from(page),
+    );
+}
+
+/// Accounts for a vector that nobody asked for, and acknowledges it if the APIC has it in service.
+pub(super) fn unexpected(vector: u8) {
+    percpu::this().spurious.fetch_add(1, Ordering::Relaxed);
+    let (word, bit) = apic::vector_bit(vector);
+    if read(reg::ISR + 16 * word as u32) & bit == 0 {
+        // Spurious by definition, or from the legacy controllers: not in service, no EOI.
+        return;
+    }
+    eoi();
+    if vector == vectors::ERROR {
+        write(reg::ESR, 0);
+        let status = read(reg::ESR);
+        crate::warn!(
+            "CPU {}: local APIC error {status:#x}",
+            percpu::this().id().0
+        );
+    } else {
+        crate::warn!(
+            "CPU {}: unexpected interrupt vector {vector:#x}",
+            percpu::this().id().0
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! The boot CPU's way from paging to a working [`Metal`], in order.
+
+use alloc::vec::Vec;
+
+use x86_model::Hpa;
+use x86_model::acpi::madt::Limits;
+use x86_model::regs::apic::XAPIC_BROADCAST;
+
+use super::apic::{ApicOptions, ioapic, legacy};
+use super::cpu::{features, percpu, stacks};
+use super::smp::SmpOptions;
+use super::time::References;
+use super::virt::{self, Backend};
+use super::{Metal, acpi, apic, paging, panic, power, time};
+use crate::bootinfo::BootInfo;
+use crate::{info, log, warn};
+
+/// What the command line says about CPUs and their interrupts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuOptions {
+    /// Local APIC.
+    pub apic: ApicOptions,
+    /// Other CPUs.
+    pub smp: SmpOptions,
+}
+
+static BACKEND: spin::Once<Backend> = spin::Once::new();
+
+/// Turns virtualization on for the calling CPU, as [`bring_up`] did on the boot CPU.
+pub(super) fn enable_virtualization() -> Result<(), &'static str> {
+    BACKEND
+        .get()
+        .ok_or("no virtualization was found")?
+        .enable_this_cpu()
+}
+
+/// Reads tables through the paging code's map.
+struct Firmware;
+
+impl acpi::Reader for Firmware {
+    fn read(&mut self, address: Hpa, length: usize) -> Option<Vec<u8>> {
+        let from = paging::map_firmware(address, length as u64)?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(length).ok()?;
+        // SAFETY: the mapping covers `length` bytes of firmware memory, which only the firmware could change.
+        bytes.extend((0..length).map(|i| unsafe { from.add(i).read_volatile() }));
+        Some(bytes)
+    }
+}
+
+/// Brings up ACPI, local APIC, clock, timer, IO-APICs and virtualization on the boot CPU. After memory, once.
+/// [`super::cpu::early_init`] was called before. The error is a sentence for the administrator.
+pub fn bring_up(boot: &BootInfo, options: &CpuOptions) -> Result<Metal, &'static str> {
+    let f = features::get();
+    info!(
+        "CPU: {} family {:#x} model {:#x} stepping {}, {} address bits",
+        f.vendor.escape_ascii(),
+        f.family,
+        f.model,
+        f.stepping,
+        f.phys_bits
+    );
+    panic::set_hooks(panic::Hooks {
+        cpu: || percpu::this().id().0,
+        stop_others: power::stop_others,
+        delay_us: time::spin_us,
+        end: power::end,
+    });
+    acpi::init(&boot.rsdp, &mut Firmware);
+    legacy::mask();
+    let page = |hpa: Hpa| paging::map_mmio(hpa, 4096);
+    let fadt = acpi::fadt();
+    apic::init(options.apic, fadt.is_some_and(|f| f.apic_physical), page)?;
+    let block = percpu::this();
+    block.set_apic_id(apic::hardware_id());
+    if !stacks::give_guarded(block, 0) {
+        return Err("not enough memory for the boot CPU's trap stacks");
+    }
+
+    let references = References {
+        hpet: acpi::hpet().and_then(|a| paging::map_mmio(a, 0x400)),
+        pm_timer: fadt.and_then(|f| Some((f.pm_timer?, f.pm_timer_32))),
+    };
+    time::init(
+        &references,
+        fadt.map_or(0, |f| f.century),
+        fadt.is_none_or(|f| !f.no_cmos),
+    );
+    log::set_clock(time::now_ns);
+    log::set_wall_clock(time::wall_now);
+    time::init_timer();
+
+    match acpi::read_madt(Limits {
+        boot_apic_id: block.apic_id(),
+        // No interrupt remapping yet: messages carry eight bits of destination.
+        first_unreachable: XAPIC_BROADCAST,
+    }) {
+        Some(madt) => {
+            match madt.cpus.iter().find(|c| c.apic_id == block.apic_id()) {
+                Some(me) => block.set_acpi_uid(me.uid),
+                None => warn!(
+                    "The MADT does not list the boot CPU (APIC ID {:#x})",
+                    block.apic_id()
+                ),
+            }
+            for entry in &madt.ioapics {
+                ioapic::add(entry.id, Hpa(entry.address.into()), entry.gsi_base, page);
+            }
+        }
+        None => warn!("No MADT: one CPU, no IO-APIC"),
+    }
+
+    let backend = virt::detect()?;
+    backend.enable_this_cpu()?;
+    info!("{}", backend.describe());
+    BACKEND.call_once(|| backend);
+    Ok(Metal::new(backend))
+}

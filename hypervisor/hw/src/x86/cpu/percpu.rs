@@ -1,0 +1,201 @@
+//! The per-CPU block, reached through the GS base while the hypervisor runs.
+//!
+//! Every field is written by its own CPU only, except where its comment says otherwise; others may read. All fields are
+//! atomics used with relaxed ordering, which on x86 costs plain loads and stores.
+
+use core::arch::asm;
+use core::cell::UnsafeCell;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use alloc::boxed::Box;
+
+use super::gdt::Descriptors;
+use crate::machine::CpuId;
+
+/// Most CPUs that this build can use (`NR_CPUS`).
+pub const MAX_CPUS: usize = 1024;
+
+/// "No deadline" in [`PerCpu::deadline`].
+pub const NO_DEADLINE: u64 = u64::MAX;
+
+/// One CPU's block.
+#[repr(C, align(64))]
+pub struct PerCpu {
+    /// Its own address, so that `this()` is one load. Must stay first.
+    this: AtomicPtr<PerCpu>,
+    /// CPU number.
+    id: AtomicU32,
+    /// The vector that the interrupt stub recorded; 0 when none.
+    vector: AtomicU32,
+    /// TSC-domain deadline that is armed in the local APIC, in ns; [`NO_DEADLINE`] when none.
+    pub(in crate::x86) deadline: AtomicU64,
+    apic_id: AtomicU32,
+    acpi_uid: AtomicU32,
+    /// Set by a CPU that ends the machine, before its NMI.
+    pub(in crate::x86) stop: AtomicBool,
+    /// Set when the request was obeyed.
+    pub(in crate::x86) stopped: AtomicBool,
+    /// Nesting of fatal traps, to break recursion in the dump.
+    pub(in crate::x86) fatal_depth: AtomicU32,
+    /// NMIs taken.
+    pub(in crate::x86) nmis: AtomicU64,
+    /// Spurious, error and legacy-PIC vectors taken.
+    pub(in crate::x86) spurious: AtomicU64,
+    /// Device vectors in use, a bit each; changed by any CPU.
+    pub(in crate::x86) vectors: [AtomicU64; 4],
+    /// For the virtualization backend: whatever it hangs here lives for ever.
+    pub virt: AtomicUsize,
+    pub(super) descriptors: UnsafeCell<Descriptors>,
+}
+
+// SAFETY: everything but `descriptors` is atomic; `descriptors` is touched only by its own CPU, or by the CPU that
+// makes the block before it is published.
+unsafe impl Sync for PerCpu {}
+
+const _: () = assert!(offset_of!(PerCpu, this) == 0);
+/// Offset of the recorded vector, for the stubs.
+pub(super) const VECTOR_OFFSET: usize = offset_of!(PerCpu, vector);
+
+static BOOT: PerCpu = PerCpu::new(0);
+
+/// Blocks by CPU number; filled in order and never emptied.
+static BLOCKS: [AtomicPtr<PerCpu>; MAX_CPUS] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+impl PerCpu {
+    const fn new(id: u32) -> Self {
+        PerCpu {
+            this: AtomicPtr::new(core::ptr::null_mut()),
+            id: AtomicU32::new(id),
+            vector: AtomicU32::new(0),
+            deadline: AtomicU64::new(NO_DEADLINE),
+            apic_id: AtomicU32::new(0),
+            acpi_uid: AtomicU32::new(0),
+            stop: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            fatal_depth: AtomicU32::new(0),
+            nmis: AtomicU64::new(0),
+            spurious: AtomicU64::new(0),
+            vectors: [const { AtomicU64::new(0) }; 4],
+            virt: AtomicUsize::new(0),
+            descriptors: UnsafeCell::new(Descriptors::new()),
+        }
+    }
+
+    /// CPU number.
+    #[inline(always)]
+    pub fn id(&self) -> CpuId {
+        CpuId(self.id.load(Ordering::Relaxed))
+    }
+
+    /// Local APIC ID.
+    pub fn apic_id(&self) -> u32 {
+        self.apic_id.load(Ordering::Relaxed)
+    }
+
+    /// ACPI processor UID.
+    pub fn acpi_uid(&self) -> u32 {
+        self.acpi_uid.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::x86) fn set_apic_id(&self, id: u32) {
+        self.apic_id.store(id, Ordering::Relaxed);
+    }
+
+    pub(in crate::x86) fn set_acpi_uid(&self, uid: u32) {
+        self.acpi_uid.store(uid, Ordering::Relaxed);
+    }
+
+    /// Takes the vector that a stub recorded. For the owning CPU, with interrupts off.
+    #[inline(always)]
+    pub(in crate::x86) fn take_vector(&self) -> Option<u8> {
+        let vector = self.vector.load(Ordering::Relaxed);
+        if vector == 0 {
+            return None;
+        }
+        self.vector.store(0, Ordering::Relaxed);
+        Some(vector as u8)
+    }
+
+    /// Whether a recorded vector waits.
+    #[inline(always)]
+    pub(in crate::x86) fn has_vector(&self) -> bool {
+        self.vector.load(Ordering::Relaxed) != 0
+    }
+
+    /// Gives the CPU a number when it came up.
+    pub(in crate::x86) fn set_id(&self, id: CpuId) {
+        self.id.store(id.0, Ordering::Relaxed);
+    }
+}
+
+/// The block of the boot CPU.
+pub(super) fn boot_block() -> &'static PerCpu {
+    prepare(&BOOT);
+    publish(&BOOT);
+    &BOOT
+}
+
+/// A new block for an application CPU, not yet published.
+pub(in crate::x86) fn allocate(apic_id: u32, acpi_uid: u32) -> &'static PerCpu {
+    let block = Box::leak(Box::new(PerCpu::new(0)));
+    block.set_apic_id(apic_id);
+    block.set_acpi_uid(acpi_uid);
+    prepare(block);
+    block
+}
+
+fn prepare(block: &'static PerCpu) {
+    block
+        .this
+        .store(core::ptr::from_ref(block).cast_mut(), Ordering::Relaxed);
+}
+
+/// Adds a CPU to the table of CPUs that are up, under the next number. Only the boot CPU calls it, one at a time.
+pub(in crate::x86) fn publish(block: &'static PerCpu) -> Option<CpuId> {
+    let n = COUNT.load(Ordering::Relaxed);
+    let slot = BLOCKS.get(n as usize)?;
+    block.set_id(CpuId(n));
+    slot.store(core::ptr::from_ref(block).cast_mut(), Ordering::Release);
+    COUNT.store(n + 1, Ordering::Release);
+    Some(CpuId(n))
+}
+
+/// CPUs that are up.
+#[inline]
+pub fn count() -> u32 {
+    COUNT.load(Ordering::Acquire)
+}
+
+/// The block of a CPU that is up.
+#[inline]
+pub fn of(cpu: CpuId) -> Option<&'static PerCpu> {
+    let ptr = BLOCKS.get(cpu.0 as usize)?.load(Ordering::Acquire);
+    // SAFETY: the table holds only pointers to blocks that live for ever.
+    unsafe { ptr.as_ref() }
+}
+
+/// All CPUs that are up, in order.
+pub fn all() -> impl Iterator<Item = &'static PerCpu> {
+    (0..count()).filter_map(|n| of(CpuId(n)))
+}
+
+/// Whether `this()` may be used (the boot CPU has its block).
+pub fn ready() -> bool {
+    count() != 0
+}
+
+/// This CPU's block. Only after [`super::early_init`].
+#[inline(always)]
+pub fn this() -> &'static PerCpu {
+    let ptr: *const PerCpu;
+    // SAFETY: the GS base points to this CPU's block from `activate` on, whose first word is its own address; blocks
+    // live for ever. Guest entry code restores the base before any Rust code runs. `pure` is right because a thread
+    // of control never changes its CPU here.
+    unsafe {
+        asm!("mov {}, gs:[0]", out(reg) ptr, options(pure, readonly, nostack, preserves_flags));
+        &*ptr
+    }
+}

@@ -1,0 +1,236 @@
+//! [`Machine`] on the metal: thin methods over the modules that own the state.
+
+use alloc::vec::Vec;
+
+use x86_model::regs::apic as bits;
+use x86_model::{Hpa, Width};
+
+use super::apic::{self, ioapic, vectors};
+use super::asm;
+use super::cpu::{features, msr, percpu};
+use super::virt::{self, Backend, GuestCpu};
+use super::{paging, power, time};
+use crate::machine::{
+    CpuId, HostInterrupt, IoApicInfo, LineMode, Machine, MsiMessage, PowerAction, VcpuSetup,
+};
+use crate::mem::stage2::Format;
+
+/// The machine. A token: whoever holds it came through the boot order, so that everything below is ready.
+pub struct Metal {
+    backend: Backend,
+}
+
+impl Metal {
+    /// For the end of the bring-up.
+    pub(super) fn new(backend: Backend) -> Self {
+        Metal { backend }
+    }
+}
+
+impl Machine for Metal {
+    type Vcpu = GuestCpu;
+
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        time::now_ns()
+    }
+    #[inline]
+    fn tsc(&self) -> u64 {
+        asm::rdtsc()
+    }
+    fn tsc_khz(&self) -> u32 {
+        time::tsc_khz()
+    }
+    #[inline]
+    fn tsc_to_ns(&self, tsc: u64) -> u64 {
+        time::tsc_to_ns(tsc)
+    }
+    fn tsc_reliable(&self) -> bool {
+        time::tsc_reliable()
+    }
+    fn wallclock(&self) -> (u64, u32) {
+        time::wallclock()
+    }
+    #[inline]
+    fn set_timer(&self, deadline_ns: Option<u64>) {
+        time::set_timer(deadline_ns);
+    }
+
+    #[inline]
+    fn cpu(&self) -> CpuId {
+        percpu::this().id()
+    }
+    fn cpu_count(&self) -> u32 {
+        percpu::count()
+    }
+    fn cpu_ids(&self, cpu: CpuId) -> Option<(u32, u32)> {
+        percpu::of(cpu).map(|c| (c.apic_id(), c.acpi_uid()))
+    }
+    #[inline]
+    fn kick(&self, cpu: CpuId) {
+        if cpu != percpu::this().id()
+            && let Some(target) = percpu::of(cpu)
+        {
+            apic::send(target, vectors::KICK);
+        }
+    }
+
+    #[inline]
+    fn take_interrupt(&self) -> Option<HostInterrupt> {
+        let cpu = percpu::this();
+        loop {
+            if !cpu.has_vector() {
+                asm::interrupt_window();
+            }
+            return Some(match cpu.take_vector()? {
+                vectors::KICK => {
+                    apic::eoi();
+                    HostInterrupt::Kick
+                }
+                vectors::TIMER => {
+                    apic::eoi();
+                    if !time::timer_fired() {
+                        continue;
+                    }
+                    HostInterrupt::Timer
+                }
+                vectors::CONSOLE => {
+                    apic::eoi();
+                    HostInterrupt::Console
+                }
+                vector @ vectors::FIRST_DEVICE..=vectors::LAST_DEVICE => {
+                    HostInterrupt::Device(vector)
+                }
+                vector => {
+                    apic::unexpected(vector);
+                    HostInterrupt::Spurious
+                }
+            });
+        }
+    }
+    #[inline]
+    fn eoi(&self) {
+        apic::eoi();
+    }
+    fn idle(&self, ready: &mut dyn FnMut() -> bool) {
+        // A vector that an earlier halt recorded is still to be taken, and would be overwritten by the next one.
+        if !percpu::this().has_vector() && !ready() {
+            asm::halt_for_interrupt();
+        }
+    }
+
+    fn alloc_vector(&self, cpu: CpuId) -> Option<u8> {
+        vectors::alloc(percpu::of(cpu)?)
+    }
+    fn free_vector(&self, cpu: CpuId, vector: u8) {
+        if let Some(cpu) = percpu::of(cpu) {
+            vectors::free(cpu, vector);
+        }
+    }
+    fn msi_message(&self, cpu: CpuId, vector: u8) -> MsiMessage {
+        // CPUs that a message cannot reach are not brought up, so the boot CPU stands in only for a CPU number that
+        // does not exist.
+        let apic_id = percpu::of(cpu).map_or(0, |c| c.apic_id());
+        MsiMessage {
+            address: bits::msi_address(apic_id).unwrap_or(0xfee0_0000),
+            data: u32::from(vector),
+        }
+    }
+    fn ioapics(&self) -> Vec<IoApicInfo> {
+        ioapic::list()
+    }
+    fn route_gsi(&self, gsi: u32, cpu: CpuId, vector: u8, mode: LineMode) -> bool {
+        percpu::of(cpu).is_some_and(|target| ioapic::route(gsi, target, vector, mode))
+    }
+    fn mask_gsi(&self, gsi: u32, masked: bool) {
+        ioapic::mask(gsi, masked);
+    }
+
+    fn port_in(&self, port: u16, width: Width) -> u32 {
+        match width {
+            Width::B1 => asm::inb(port).into(),
+            Width::B2 => asm::inw(port).into(),
+            Width::B4 => asm::inl(port),
+            Width::B8 => u32::MAX,
+        }
+    }
+    fn port_out(&self, port: u16, width: Width, value: u32) {
+        // SAFETY: the caller's policy allowed the port, which is what the contract asks of it; devices that could be
+        // programmed to overwrite the hypervisor by DMA are held back by the IOMMU where there is one.
+        unsafe {
+            match width {
+                Width::B1 => asm::outb(port, value as u8),
+                Width::B2 => asm::outw(port, value as u16),
+                Width::B4 => asm::outl(port, value),
+                Width::B8 => {}
+            }
+        }
+    }
+    fn mmio_read(&self, hpa: Hpa, width: Width) -> Option<u64> {
+        let p = device(hpa, width)?;
+        // SAFETY: `device` gave a mapping of at least `width` bytes of device memory.
+        unsafe {
+            Some(match width {
+                Width::B1 => p.read_volatile().into(),
+                Width::B2 => p.cast::<u16>().read_volatile().into(),
+                Width::B4 => p.cast::<u32>().read_volatile().into(),
+                Width::B8 => p.cast::<u64>().read_volatile(),
+            })
+        }
+    }
+    fn mmio_write(&self, hpa: Hpa, width: Width, value: u64) -> bool {
+        let Some(p) = device(hpa, width) else {
+            return false;
+        };
+        // SAFETY: as for `mmio_read`; not RAM and not a device of the hypervisor's.
+        unsafe {
+            match width {
+                Width::B1 => p.write_volatile(value as u8),
+                Width::B2 => p.cast::<u16>().write_volatile(value as u16),
+                Width::B4 => p.cast::<u32>().write_volatile(value as u32),
+                Width::B8 => p.cast::<u64>().write_volatile(value),
+            }
+        }
+        true
+    }
+    fn rdmsr(&self, index: u32) -> Option<u64> {
+        msr::rdmsr_safe(index)
+    }
+    fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4] {
+        asm::cpuid(leaf, subleaf)
+    }
+
+    fn new_vcpu(&self, setup: &VcpuSetup) -> Option<Self::Vcpu> {
+        virt::new_vcpu(setup)
+    }
+    fn stage2_format(&self) -> Format {
+        self.backend.stage2_format()
+    }
+    fn phys_bits(&self) -> u8 {
+        features::get().phys_bits.min(48)
+    }
+
+    fn console_write(&self, bytes: &[u8]) {
+        crate::log::console_write(bytes);
+    }
+    fn console_read(&self, buf: &mut [u8]) -> usize {
+        crate::log::console_read(buf)
+    }
+    fn port_is_ours(&self, port: u16) -> bool {
+        crate::log::owns_port(port)
+    }
+
+    fn power(&self, action: PowerAction) -> ! {
+        power::end(action)
+    }
+}
+
+/// A pointer to device memory that a domain may touch: naturally aligned (so that it stays in one page), not RAM, not
+/// the local APIC's window, not an IO-APIC.
+fn device(hpa: Hpa, width: Width) -> Option<*mut u8> {
+    let aligned = hpa.0.is_multiple_of(width.bytes() as u64);
+    if !aligned || hpa.mfn() == apic::page_address().mfn() || ioapic::owns(hpa) {
+        return None;
+    }
+    paging::map_mmio(hpa, width.bytes() as u64)
+}
