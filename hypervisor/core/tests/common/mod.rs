@@ -1,0 +1,121 @@
+//! A system on the fake machine: one control domain whose RAM is gfn 0 to `PAGES - 1`, paging off, 64-bit code.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hv_core::domain::{CpuPolicy, Domain, DomainSetup, MemoryRange};
+use hv_core::hvm::platform::Platform;
+use hv_core::hypercall;
+use hv_core::hypervisor::{Hypervisor, Identity};
+use hv_core::p2m::{P2m, PageType};
+use hv_core::sched::{CpuMask, Params, Scheduler};
+use hv_core::vcpu::exits::Next;
+use hv_core::vcpu::run::{PcpuLocal, Turn};
+use hv_hw::host::FakeMachine;
+use hv_hw::machine::{CpuId, Segment};
+use hv_hw::mem::FrameRef;
+use hv_hw::{GuestContext, Machine};
+use x86_model::{Gfn, Gpa, Gpr};
+use xen_abi::DomId;
+
+/// Pages of RAM of the domain.
+pub const PAGES: u64 = 64;
+
+/// The system.
+pub struct System {
+    pub hv: Hypervisor,
+    pub dom: Arc<Domain>,
+}
+
+impl System {
+    pub fn new(vcpus: u32) -> Self {
+        let hw = FakeMachine::new(2);
+        let sched = Scheduler::by_name("credit2", 2, 10_000_000).unwrap();
+        let identity = Identity {
+            major: 4,
+            minor: 17,
+            extra: ".0-test".into(),
+            compile: ["rustc".into(), "me".into(), "here".into(), "now".into()],
+            changeset: "none".into(),
+            command_line: "console=com1".into(),
+        };
+        let hv = Hypervisor::new(hw, identity, sched, false);
+        let id = DomId::DOM0;
+        let p2m = P2m::new(id, hv.hw.stage2_format(), hv.hw.phys_bits(), Vec::new()).unwrap();
+        for gfn in 0..PAGES {
+            p2m.map(Gfn(gfn), FrameRef::alloc(id).unwrap(), PageType::Ram, true).unwrap();
+        }
+        let setup = DomainSetup {
+            id,
+            privileged: true,
+            handle: [7; 16],
+            memory_map: vec![MemoryRange { start: Gpa(0), len: PAGES * 4096, ty: 1 }],
+            max_pages: PAGES + 16,
+            vcpus,
+            cpu: CpuPolicy::new(&hv.hw, id, vcpus, (4, 17), true),
+            io_bitmap: None,
+            platform: Some(Platform::new(&hv.hw.ioapics())),
+        };
+        let dom = Domain::new(&hv.hw, setup, p2m).unwrap();
+        for v in dom.vcpus() {
+            v.up.store(true, Ordering::SeqCst);
+            let mut local = v.local.try_lock().unwrap();
+            local.started = true;
+            local.ctx.sys.efer = 1 << 10 | 1 << 8;
+            local.ctx.sys.segments[1] = Segment { access: 0xa09b, ..Default::default() };
+            hv.sched.with(|p| p.insert(v.key, Params { weight: 256, hard: CpuMask::ALL }));
+        }
+        hv.add_domain(dom.clone());
+        System { hv, dom }
+    }
+
+    /// Makes a hypercall on a vCPU; RAX afterwards, and what the run loop would do next.
+    pub fn call_next(&self, vcpu: u32, number: u64, args: [u64; 5]) -> (i64, Next) {
+        let v = self.dom.vcpu(vcpu).unwrap();
+        let mut local = v.local.try_lock().unwrap();
+        let mut pcpu = PcpuLocal::new(CpuId(0));
+        let regs = [Gpr::Rdi, Gpr::Rsi, Gpr::Rdx, Gpr::R10, Gpr::R8];
+        local.ctx.gprs_mut().set(Gpr::Rax, number);
+        for (r, a) in regs.into_iter().zip(args) {
+            local.ctx.gprs_mut().set(r, a);
+        }
+        // Restarts leave RIP where it was; a guest would execute the instruction again.
+        for _ in 0..10_000 {
+            local.ctx.set_rip(0x1000);
+            let mut turn = Turn { hv: &self.hv, pcpu: &mut pcpu, domain: &self.dom, vcpu: v, local: &mut local };
+            let next = hypercall::dispatch(&mut turn, 3);
+            if local.ctx.rip() == 0x1003 {
+                return (local.ctx.gprs().get(Gpr::Rax) as i64, next);
+            }
+        }
+        panic!("hypercall {number} {args:x?} never ends");
+    }
+
+    pub fn call(&self, vcpu: u32, number: u64, args: [u64; 5]) -> i64 {
+        self.call_next(vcpu, number, args).0
+    }
+
+    /// Writes guest memory.
+    pub fn poke(&self, gpa: u64, bytes: &[u8]) {
+        hv_core::guest::access::write_phys(&self.dom.p2m, Gpa(gpa), bytes).unwrap();
+    }
+
+    /// Reads guest memory.
+    pub fn peek<const N: usize>(&self, gpa: u64) -> [u8; N] {
+        let (frame, _) = self.dom.p2m.frame(Gfn(gpa >> 12)).unwrap();
+        let mut out = [0; N];
+        frame.read((gpa & 4095) as usize, &mut out);
+        out
+    }
+
+    pub fn peek_u32(&self, gpa: u64) -> u32 {
+        u32::from_le_bytes(self.peek(gpa))
+    }
+
+    /// Writes little-endian 32-bit words.
+    pub fn poke_words(&self, gpa: u64, words: &[u32]) {
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        self.poke(gpa, &bytes);
+    }
+}

@@ -1,0 +1,221 @@
+//! Hypercalls of one control domain on the fake machine: values, errors, effects.
+
+mod common;
+
+use std::sync::atomic::Ordering;
+
+use common::{PAGES, System};
+use hv_core::vcpu::Sleep;
+use hv_core::vcpu::exits::Next;
+use x86_model::Gfn;
+
+const ARG: u64 = 0x3000;
+const EPERM: i64 = -1;
+const ENOENT: i64 = -2;
+const EFAULT: i64 = -14;
+const EINVAL: i64 = -22;
+const ENOSYS: i64 = -38;
+const EACCES: i64 = -13;
+
+#[test]
+fn versions_and_unknown_numbers() {
+    let s = System::new(1);
+    assert_eq!(s.call(0, 17, [0, 0, 0, 0, 0]), 4 << 16 | 17);
+    assert_eq!(s.call(0, 17, [7, 0, 0, 0, 0]), 4096);
+    assert_eq!(s.call(0, 17, [1, ARG, 0, 0, 0]), 0);
+    assert_eq!(&s.peek::<8>(ARG), b".0-test\0");
+    s.poke_words(ARG, &[0, 0]);
+    assert_eq!(s.call(0, 17, [6, ARG, 0, 0, 0]), 0);
+    // Bits 0, 2, 8, 9, 11, 13 as Xen 4.17 gives dom0, and "direct mapped" instead of "not direct mapped".
+    assert_eq!(s.peek_u32(ARG + 4), 0x2b05 | 1 << 17);
+    s.poke_words(ARG, &[1, 0]);
+    assert_eq!(s.call(0, 17, [6, ARG, 0, 0, 0]), EINVAL);
+    assert_eq!(s.call(0, 17, [99, ARG, 0, 0, 0]), ENOSYS);
+    assert_eq!(s.call(0, 17, [1, PAGES * 4096, 0, 0, 0]), EFAULT);
+    for number in [37, 48, 27, 63, 64, 1 << 31, u64::MAX] {
+        assert_eq!(s.call(0, number, [0; 5]), ENOSYS);
+    }
+}
+
+#[test]
+fn only_privilege_level_zero_may_call() {
+    let s = System::new(1);
+    s.dom.vcpu(0).unwrap().local.try_lock().unwrap().ctx.cpl = 3;
+    assert_eq!(s.call(0, 17, [0; 5]), EPERM);
+}
+
+#[test]
+fn shared_info_moves_and_shows_events() {
+    let s = System::new(2);
+    let map_at = |gfn: u64| {
+        s.poke(ARG, &[0xf0, 0x7f, 0, 0]);
+        s.poke_words(ARG + 4, &[0]);
+        s.poke(ARG + 8, &0u64.to_le_bytes());
+        s.poke(ARG + 16, &gfn.to_le_bytes());
+        s.call(0, 12, [7, ARG, 0, 0, 0])
+    };
+    assert_eq!(map_at(5), 0);
+    assert_eq!(map_at(6), 0);
+    // It has one place only.
+    assert!(s.dom.p2m.frame(Gfn(5)).is_none());
+    assert_eq!(map_at(1 << 40), EINVAL);
+    // An IPI port from vCPU 0 to vCPU 1: its pending bit and upcall show up in the page.
+    s.poke_words(ARG, &[1, 0]);
+    assert_eq!(s.call(0, 32, [7, ARG, 0, 0, 0]), 0);
+    let port = s.peek_u32(ARG + 4);
+    s.poke_words(ARG, &[port]);
+    assert_eq!(s.call(0, 32, [4, ARG, 0, 0, 0]), 0);
+    assert_eq!(s.peek::<1>(6 * 4096 + 64), [1]);
+    assert_eq!(s.peek_u32(6 * 4096 + 2048), 1 << port);
+    assert_eq!(s.call(0, 32, [99, ARG, 0, 0, 0]), ENOSYS);
+    s.poke_words(ARG, &[500]);
+    assert_eq!(s.call(0, 32, [4, ARG, 0, 0, 0]), EINVAL);
+}
+
+#[test]
+fn vcpu_info_is_registered_once_and_raises_the_upcall() {
+    let s = System::new(2);
+    s.poke(ARG, &9u64.to_le_bytes());
+    s.poke_words(ARG + 8, &[128, 0]);
+    assert_eq!(s.call(0, 24, [10, 0, ARG, 0, 0]), 0);
+    assert_eq!(s.peek::<1>(9 * 4096 + 128), [1]);
+    assert_eq!(s.peek::<8>(9 * 4096 + 136), [0xff; 8]);
+    assert_ne!(s.peek_u32(9 * 4096 + 128 + 56), 0, "clock multiplier");
+    assert_eq!(s.call(0, 24, [10, 0, ARG, 0, 0]), EINVAL);
+    s.poke_words(ARG + 8, &[4096 - 32, 0]);
+    assert_eq!(s.call(0, 24, [10, 1, ARG, 0, 0]), -6);
+    assert_eq!(s.call(0, 24, [10, 7, ARG, 0, 0]), ENOENT);
+}
+
+#[test]
+fn timers() {
+    let s = System::new(2);
+    s.poke(ARG, &5000u64.to_le_bytes());
+    s.poke_words(ARG + 8, &[1, 0]);
+    // A past deadline is accepted and due at once.
+    s.hv.hw.clock_ns.store(10_000, Ordering::Relaxed);
+    assert_eq!(s.call(0, 24, [8, 0, ARG, 0, 0]), 0);
+    assert_eq!(s.dom.vcpu(0).unwrap().next_deadline(None), 5000);
+    assert_eq!(s.call(0, 24, [8, 1, ARG, 0, 0]), EINVAL, "another vCPU's timer");
+    // VIRQ_TIMER fires once.
+    s.poke_words(ARG, &[0, 0, 0]);
+    assert_eq!(s.call(0, 32, [1, ARG, 0, 0, 0]), 0);
+    let v = s.dom.vcpu(0).unwrap();
+    s.hv.fire_timers(&s.dom, v, &mut v.local.try_lock().unwrap());
+    let mut pending = [0; 1];
+    s.dom.shared_info.read(0, &mut pending);
+    assert_eq!(pending, [1]);
+    assert_eq!(v.next_deadline(None), u64::MAX);
+    assert_eq!(s.call(0, 15, [0; 5]), 0);
+    // Too short a period.
+    s.poke(ARG, &999_999u64.to_le_bytes());
+    assert_eq!(s.call(0, 24, [6, 0, ARG, 0, 0]), EINVAL);
+}
+
+#[test]
+fn poll_sleeps_until_the_port_is_raised() {
+    let s = System::new(1);
+    s.poke_words(ARG, &[0, 0]);
+    assert_eq!(s.call(0, 32, [7, ARG, 0, 0, 0]), 0);
+    let port = s.peek_u32(ARG + 4);
+    s.poke_words(0x4000, &[port]);
+    s.poke(ARG, &0x4000u64.to_le_bytes());
+    s.poke_words(ARG + 8, &[1, 0, 0, 0]);
+    assert_eq!(s.call_next(0, 29, [3, ARG, 0, 0, 0]), (0, Next::Sleep(Sleep::Polling, None)));
+    s.poke_words(0x5000, &[port]);
+    assert_eq!(s.call(0, 32, [4, 0x5000, 0, 0, 0]), 0);
+    assert_eq!(s.call_next(0, 29, [3, ARG, 0, 0, 0]), (0, Next::Continue));
+    s.poke_words(ARG + 8, &[129]);
+    assert_eq!(s.call(0, 29, [3, ARG, 0, 0, 0]), EINVAL);
+}
+
+#[test]
+fn balloon_gives_back_exactly_what_was_asked() {
+    let s = System::new(1);
+    let before = hv_hw::mem::free_frames();
+    for i in 0..8u64 {
+        s.poke(0x8000 + i * 8, &(40 + i).to_le_bytes());
+    }
+    let reservation = |n: u64| {
+        s.poke(ARG, &0x8000u64.to_le_bytes());
+        s.poke(ARG + 8, &n.to_le_bytes());
+        s.poke_words(ARG + 16, &[0, 0, 0x7ff0, 0]);
+    };
+    reservation(8);
+    assert_eq!(s.call(0, 12, [1, ARG, 0, 0, 0]), 8);
+    assert_eq!(s.dom.p2m.pages() as u64, PAGES - 8);
+    // A hole cannot be given back again.
+    assert_eq!(s.call(0, 12, [1, ARG, 0, 0, 0]), 0);
+    assert_eq!(s.call(0, 12, [6, ARG, 0, 0, 0]), 8);
+    assert_eq!(s.dom.p2m.pages() as u64, PAGES);
+    let _ = before;
+    reservation(u64::MAX);
+    assert_eq!(s.call(0, 12, [6, ARG, 0, 0, 0]), 0);
+    assert_eq!(s.call(0, 12, [1, 0xffff_ffff_0000, 0, 0, 0]), EFAULT);
+}
+
+#[test]
+fn params_have_owners() {
+    let s = System::new(1);
+    let param = |index: u32, value: u64| {
+        s.poke_words(ARG, &[0x7ff0, index]);
+        s.poke(ARG + 8, &value.to_le_bytes());
+    };
+    param(0, 2 << 56 | 0xf3);
+    assert_eq!(s.call(0, 34, [0, ARG, 0, 0, 0]), 0);
+    assert_eq!(s.dom.callback_vector.load(Ordering::Relaxed), 0xf3);
+    param(12, 1);
+    assert_eq!(s.call(0, 34, [0, ARG, 0, 0, 0]), EPERM);
+    param(4, 1);
+    assert_eq!(s.call(0, 34, [0, ARG, 0, 0, 0]), EINVAL);
+    param(39, 1);
+    assert_eq!(s.call(0, 34, [1, ARG, 0, 0, 0]), EINVAL);
+    param(2, 99);
+    assert_eq!(s.call(0, 34, [1, ARG, 0, 0, 0]), 0);
+    assert_eq!(s.peek::<8>(ARG + 8), [0; 8]);
+    s.poke_words(ARG, &[0, 0x0f]);
+    assert_eq!(s.call(0, 34, [23, ARG, 0, 0, 0]), EINVAL);
+    assert_eq!(s.call(0, 34, [9, ARG, 0, 0, 0]), EINVAL);
+}
+
+#[test]
+fn platform_op_checks_its_version() {
+    let s = System::new(1);
+    s.poke_words(ARG, &[55, 0x0300_0000]);
+    assert_eq!(s.call(0, 7, [ARG, 0, 0, 0, 0]), EACCES);
+    s.poke_words(ARG, &[55, 0x0300_0001, 1]);
+    assert_eq!(s.call(0, 7, [ARG, 0, 0, 0, 0]), 0);
+    assert_eq!([s.peek_u32(ARG + 12), s.peek_u32(ARG + 16)], [1, 1]);
+    s.poke_words(ARG, &[12345, 0x0300_0001]);
+    assert_eq!(s.call(0, 7, [ARG, 0, 0, 0, 0]), ENOSYS);
+}
+
+#[test]
+fn console_writes_reach_the_console() {
+    let s = System::new(1);
+    s.poke(0x6ffe, b"hello");
+    assert_eq!(s.call(0, 18, [0, 5, 0x6ffe, 0, 0]), 0);
+    assert_eq!(s.hv.hw.seen.lock().unwrap().console, b"hello");
+    s.hv.hw.seen.lock().unwrap().console_in.extend(b"xy");
+    assert_eq!(s.call(0, 18, [1, 16, 0x7000, 0, 0]), 2);
+    assert_eq!(&s.peek::<2>(0x7000), b"xy");
+}
+
+#[test]
+fn multicall_runs_each_and_stores_results() {
+    let s = System::new(1);
+    let entry = |i: u64, op: u64, args: [u64; 2]| {
+        let at = 0x9000 + i * 64;
+        s.poke(at, &op.to_le_bytes());
+        s.poke(at + 16, &args[0].to_le_bytes());
+        s.poke(at + 24, &args[1].to_le_bytes());
+    };
+    entry(0, 17, [0, 0]);
+    entry(1, 13, [0x9000, 3]);
+    entry(2, 61, [0, 0]);
+    assert_eq!(s.call(0, 13, [0x9000, 3, 0, 0, 0]), 0);
+    let result = |i: u64| i64::from_le_bytes(s.peek(0x9000 + i * 64 + 8));
+    assert_eq!([result(0), result(1), result(2)], [4 << 16 | 17, EINVAL, ENOSYS]);
+    // The list runs into the end of memory.
+    assert_eq!(s.call(0, 13, [PAGES * 4096 - 64, 2, 0, 0, 0]), EFAULT);
+}
