@@ -36,10 +36,18 @@ impl Random {
 
 #[test]
 fn dispatcher_survives_hostile_arguments() {
-    let cases: u64 = std::env::var("XENOLITH_CASES").ok().and_then(|v| v.parse().ok()).unwrap_or(20_000);
-    let seed: u64 = std::env::var("XENOLITH_SEED").ok().and_then(|v| v.parse().ok()).unwrap_or(0x5eed_1234_5678);
+    let cases: u64 = std::env::var("XENOLITH_CASES")
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(20_000);
+    let seed: u64 = std::env::var("XENOLITH_SEED")
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(0x5eed_1234_5678);
     let mut r = Random(seed);
-    let numbers = [7u64, 12, 13, 15, 17, 18, 20, 21, 24, 29, 32, 33, 34, 26, 35, 36, 48, 60];
+    let numbers = [
+        7u64, 12, 13, 15, 17, 18, 20, 21, 24, 29, 32, 33, 34, 26, 35, 36, 48, 60,
+    ];
     let mut s = System::new(2);
     for case in 0..cases {
         if case % 1000 == 0 {
@@ -48,10 +56,16 @@ fn dispatcher_survives_hostile_arguments() {
         // A structure with hostile fields somewhere in RAM, so that not every call ends in EFAULT.
         let at = (r.next() % (PAGES * 4096 - 256)) & !7;
         let bytes: Vec<u8> = (0..16).flat_map(|_| r.value().to_le_bytes()).collect();
-        if s.dom.p2m.frame(x86_model::Gfn(at >> 12)).is_some() && s.dom.p2m.frame(x86_model::Gfn((at + 255) >> 12)).is_some() {
+        if s.dom.p2m.frame(x86_model::Gfn(at >> 12)).is_some()
+            && s.dom.p2m.frame(x86_model::Gfn((at + 255) >> 12)).is_some()
+        {
             s.poke(at, &bytes);
         }
-        let number = if r.next() % 50 == 0 { r.value() } else { r.pick(&numbers) };
+        let number = if r.next() % 50 == 0 {
+            r.value()
+        } else {
+            r.pick(&numbers)
+        };
         let mut args = [r.next() % 32, r.value(), r.value(), r.value(), r.value()];
         if r.next() % 2 == 0 {
             args[1] = at;
@@ -61,14 +75,21 @@ fn dispatcher_survives_hostile_arguments() {
         }
         if number == 7 && r.next() % 2 == 0 {
             args[0] = at;
-            s.dom.p2m.frame(x86_model::Gfn(at >> 12)).map(|_| s.poke(at + 4, &0x0300_0001u32.to_le_bytes()));
+            s.dom
+                .p2m
+                .frame(x86_model::Gfn(at >> 12))
+                .map(|_| s.poke(at + 4, &0x0300_0001u32.to_le_bytes()));
         }
         // dom0's own shutdown ends the machine, by design.
         if number == 29 && args[0] == 2 {
             continue;
         }
         let vcpu = (r.next() % 2) as u32;
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| s.call(vcpu, number, args)));
-        assert!(result.is_ok(), "case {case} seed {seed:#x}: hypercall {number} args {args:x?} struct {bytes:x?}");
+        let result =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| s.call(vcpu, number, args)));
+        assert!(
+            result.is_ok(),
+            "case {case} seed {seed:#x}: hypercall {number} args {args:x?} struct {bytes:x?}"
+        );
     }
 }

@@ -96,7 +96,11 @@ fn timers() {
     s.hv.hw.clock_ns.store(10_000, Ordering::Relaxed);
     assert_eq!(s.call(0, 24, [8, 0, ARG, 0, 0]), 0);
     assert_eq!(s.dom.vcpu(0).unwrap().next_deadline(None), 5000);
-    assert_eq!(s.call(0, 24, [8, 1, ARG, 0, 0]), EINVAL, "another vCPU's timer");
+    assert_eq!(
+        s.call(0, 24, [8, 1, ARG, 0, 0]),
+        EINVAL,
+        "another vCPU's timer"
+    );
     // VIRQ_TIMER fires once.
     s.poke_words(ARG, &[0, 0, 0]);
     assert_eq!(s.call(0, 32, [1, ARG, 0, 0, 0]), 0);
@@ -121,7 +125,10 @@ fn poll_sleeps_until_the_port_is_raised() {
     s.poke_words(0x4000, &[port]);
     s.poke(ARG, &0x4000u64.to_le_bytes());
     s.poke_words(ARG + 8, &[1, 0, 0, 0]);
-    assert_eq!(s.call_next(0, 29, [3, ARG, 0, 0, 0]), (0, Next::Sleep(Sleep::Polling, None)));
+    assert_eq!(
+        s.call_next(0, 29, [3, ARG, 0, 0, 0]),
+        (0, Next::Sleep(Sleep::Polling, None))
+    );
     s.poke_words(0x5000, &[port]);
     assert_eq!(s.call(0, 32, [4, 0x5000, 0, 0, 0]), 0);
     assert_eq!(s.call_next(0, 29, [3, ARG, 0, 0, 0]), (0, Next::Continue));
@@ -215,7 +222,10 @@ fn multicall_runs_each_and_stores_results() {
     entry(2, 61, [0, 0]);
     assert_eq!(s.call(0, 13, [0x9000, 3, 0, 0, 0]), 0);
     let result = |i: u64| i64::from_le_bytes(s.peek(0x9000 + i * 64 + 8));
-    assert_eq!([result(0), result(1), result(2)], [4 << 16 | 17, EINVAL, ENOSYS]);
+    assert_eq!(
+        [result(0), result(1), result(2)],
+        [4 << 16 | 17, EINVAL, ENOSYS]
+    );
     // The list runs into the end of memory.
     assert_eq!(s.call(0, 13, [PAGES * 4096 - 64, 2, 0, 0, 0]), EFAULT);
 }

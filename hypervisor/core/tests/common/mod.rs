@@ -44,13 +44,18 @@ impl System {
         let id = DomId::DOM0;
         let p2m = P2m::new(id, hv.hw.stage2_format(), hv.hw.phys_bits(), Vec::new()).unwrap();
         for gfn in 0..PAGES {
-            p2m.map(Gfn(gfn), FrameRef::alloc(id).unwrap(), PageType::Ram, true).unwrap();
+            p2m.map(Gfn(gfn), FrameRef::alloc(id).unwrap(), PageType::Ram, true)
+                .unwrap();
         }
         let setup = DomainSetup {
             id,
             privileged: true,
             handle: [7; 16],
-            memory_map: vec![MemoryRange { start: Gpa(0), len: PAGES * 4096, ty: 1 }],
+            memory_map: vec![MemoryRange {
+                start: Gpa(0),
+                len: PAGES * 4096,
+                ty: 1,
+            }],
             max_pages: PAGES + 16,
             vcpus,
             cpu: CpuPolicy::new(&hv.hw, id, vcpus, (4, 17), true),
@@ -63,8 +68,19 @@ impl System {
             let mut local = v.local.try_lock().unwrap();
             local.started = true;
             local.ctx.sys.efer = 1 << 10 | 1 << 8;
-            local.ctx.sys.segments[1] = Segment { access: 0xa09b, ..Default::default() };
-            hv.sched.with(|p| p.insert(v.key, Params { weight: 256, hard: CpuMask::ALL }));
+            local.ctx.sys.segments[1] = Segment {
+                access: 0xa09b,
+                ..Default::default()
+            };
+            hv.sched.with(|p| {
+                p.insert(
+                    v.key,
+                    Params {
+                        weight: 256,
+                        hard: CpuMask::ALL,
+                    },
+                )
+            });
         }
         hv.add_domain(dom.clone());
         System { hv, dom }
@@ -83,7 +99,13 @@ impl System {
         // Restarts leave RIP where it was; a guest would execute the instruction again.
         for _ in 0..10_000 {
             local.ctx.set_rip(0x1000);
-            let mut turn = Turn { hv: &self.hv, pcpu: &mut pcpu, domain: &self.dom, vcpu: v, local: &mut local };
+            let mut turn = Turn {
+                hv: &self.hv,
+                pcpu: &mut pcpu,
+                domain: &self.dom,
+                vcpu: v,
+                local: &mut local,
+            };
             let next = hypercall::dispatch(&mut turn, 3);
             if local.ctx.rip() == 0x1003 {
                 return (local.ctx.gprs().get(Gpr::Rax) as i64, next);
