@@ -13,6 +13,7 @@ pub mod addr;
 pub mod apic;
 pub mod clock;
 pub mod gprs;
+pub mod insn;
 pub mod msi;
 pub mod paging;
 pub mod pci;
