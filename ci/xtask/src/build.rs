@@ -1,7 +1,7 @@
 //! `cargo xtask build`: the bootable ELF.
 
 use crate::setup::{self, Need};
-use crate::{exec, ui};
+use crate::{exec, symbols, ui};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::PathBuf;
@@ -51,8 +51,9 @@ pub fn build(args: &Args) -> Result<PathBuf> {
     let debug = image.with_extension("debug");
     fs::create_dir_all(image.parent().context("the image lies in a directory")?)?;
     fs::copy(&built, &debug).with_context(|| format!("cargo left no {}", built.display()))?;
-    // The boot loader reads the whole file: debug information stays in the copy beside it. Symbols stay in.
-    let mut strip = exec::command("strip", ["--strip-debug", "-o"]);
+    symbols::embed(&debug)?;
+    // The boot loader reads the whole file: debug information and the linker's symbols stay in the copy beside it.
+    let mut strip = exec::command("strip", ["--strip-all", "-o"]);
     strip.arg(&image).arg(&debug);
     let output = exec::collect(strip, |_| {})?;
     if !output.ok {

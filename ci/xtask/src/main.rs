@@ -10,6 +10,7 @@ mod run;
 mod setup;
 mod soak;
 mod source;
+mod symbols;
 mod test;
 mod ui;
 
