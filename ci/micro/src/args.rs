@@ -17,6 +17,7 @@ micro: run the micro-guests and compare Xenolith with Xen
   --timeout S      seconds for one guest (default 90)
   --args TEXT      command line of the guest
   --hv-args TEXT   further options for the hypervisor
+  --count PLUGIN   run with this build of ci/bench/exitcount.c and print what `bench` cost
   --verbose        print all facts and, after a crash, the whole console
 ";
 
@@ -31,6 +32,7 @@ pub(crate) struct Args {
     pub(crate) timeout: u64,
     pub(crate) guest_args: String,
     pub(crate) hv_args: String,
+    pub(crate) count: Option<PathBuf>,
     pub(crate) verbose: bool,
     pub(crate) guests: Vec<String>,
 }
@@ -48,6 +50,7 @@ impl Args {
             timeout: 90,
             guest_args: String::new(),
             hv_args: String::new(),
+            count: None,
             verbose: false,
             guests: Vec::new(),
         };
@@ -69,6 +72,7 @@ impl Args {
                 }
                 "--args" => args.guest_args = value()?,
                 "--hv-args" => args.hv_args = value()?,
+                "--count" => args.count = Some(value()?.into()),
                 "--verbose" => args.verbose = true,
                 "--help" | "-h" => return Ok(None),
                 option if option.starts_with('-') => {

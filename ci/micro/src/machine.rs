@@ -15,6 +15,15 @@ pub(crate) enum Hypervisor<'a> {
     Xen(&'a Path),
 }
 
+impl Hypervisor<'_> {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Xenolith(_) => "xenolith",
+            Self::Xen(_) => "xen-4.17",
+        }
+    }
+}
+
 /// Ends QEMU whatever happens.
 struct Running(Child);
 
@@ -53,6 +62,14 @@ pub(crate) fn run(
     .stdin(Stdio::null())
     .stdout(Stdio::piped())
     .stderr(Stdio::piped());
+    if let Some(plugin) = &args.count {
+        let out = crate::count::file(hypervisor.name());
+        if let Some(dir) = out.parent() {
+            std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        }
+        qemu.arg("-plugin")
+            .arg(format!("{},out={}", plugin.display(), out.display()));
+    }
     match hypervisor {
         Hypervisor::Xenolith(image) => {
             // QEMU gives a PVH module no command line of its own: the dom0 part follows the double dash.

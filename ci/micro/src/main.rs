@@ -6,6 +6,7 @@
 
 mod args;
 mod compare;
+mod count;
 mod machine;
 mod peer;
 mod record;
@@ -73,6 +74,9 @@ fn run() -> Result<bool, String> {
                 compare::print_drift(guest, report, &recorded);
             }
         }
+        if args.count.is_some() && guest == "bench" {
+            failed += usize::from(!print_costs(ours.as_ref(), live.as_ref())?);
+        }
         match verdict(guest, ours.as_ref(), live, &expected, &args)? {
             Verdict::Pass => passed += 1,
             Verdict::Skip => skipped += 1,
@@ -81,6 +85,22 @@ fn run() -> Result<bool, String> {
     }
     println!("{passed} passed, {failed} failed, {skipped} skipped");
     Ok(failed == 0)
+}
+
+/// Prints what the plugin counted; false if a goal was missed.
+fn print_costs(ours: Option<&Report>, live: Option<&Report>) -> Result<bool, String> {
+    let read = |name, report: Option<&Report>| match report {
+        Some(report) if report.outcome == Outcome::Success => {
+            count::read(&count::file(name), report).map(Some)
+        }
+        _ => Ok(None),
+    };
+    let (table, missed) = count::table(
+        read("xenolith", ours)?.as_ref(),
+        read("xen-4.17", live)?.as_ref(),
+    );
+    print!("{table}");
+    Ok(missed == 0)
 }
 
 enum Verdict {

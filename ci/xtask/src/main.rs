@@ -1,6 +1,7 @@
 //! Build, run, test and measure Xenolith: `cargo xtask --help`.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod build;
 mod exec;
 mod iso;
@@ -44,6 +45,8 @@ enum Command {
     Iso(iso::Args),
     /// Check the rules of the source tree.
     Lint,
+    /// Measure, beside the peer.
+    Bench(bench::Args),
     /// Boot many times in a row.
     Soak(soak::Args),
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Iso(args) => iso::run(&args).map(|()| true),
         Command::Lint => lints::run(),
+        Command::Bench(args) => bench::run(&args),
         Command::Soak(args) => soak::run(&args),
     };
     match result {

@@ -1,0 +1,25 @@
+//! `cargo xtask bench`: every figure that we hold ourselves to, beside the peer's.
+
+mod exits;
+
+use anyhow::Result;
+
+/// Options of `bench`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Instructions of the hypervisor per guest exit, counted exactly, beside Xen 4.17.
+    Exits(exits::Args),
+}
+
+/// Measures; false if a goal was missed.
+pub fn run(args: &Args) -> Result<bool> {
+    match &args.what {
+        What::Exits(args) => exits::run(args),
+    }
+}
