@@ -21,7 +21,6 @@ pub use host::FakeMachine as Hw;
 pub use x86::Metal as Hw;
 
 /// The virtual CPU of [`Hw`].
-#[cfg(not(target_os = "none"))]
 pub type HwVcpu = <Hw as machine::Machine>::Vcpu;
 
 pub use machine::{GuestContext, Machine};

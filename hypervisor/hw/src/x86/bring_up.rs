@@ -6,8 +6,9 @@ use x86_model::Hpa;
 use x86_model::acpi::madt::Limits;
 use x86_model::regs::apic::XAPIC_BROADCAST;
 
-use super::apic::{ApicOptions, ioapic, legacy};
-use super::cpu::{features, percpu, stacks};
+use super::apic::{ApicOptions, ioapic, legacy, vectors};
+use super::cpu::percpu::{self, PerCpu};
+use super::cpu::{features, stacks};
 use super::smp::SmpOptions;
 use super::time::References;
 use super::virt::{self, Backend};
@@ -109,10 +110,26 @@ pub fn bring_up(boot: &BootInfo, options: &CpuOptions) -> Result<Metal, &'static
         }
         None => warn!("No MADT: one CPU, no IO-APIC"),
     }
+    console_interrupt(block);
 
     let backend = virt::detect()?;
     backend.enable_this_cpu()?;
     info!("{}", backend.describe());
     BACKEND.call_once(|| backend);
     Ok(Metal::new(backend))
+}
+
+/// Gives the serial consoles their interrupt on the boot CPU, so that typed input is noticed.
+fn console_interrupt(cpu: &PerCpu) {
+    for (port, isa) in [(0x3f8, 4), (0x2f8, 3), (0x3e8, 4), (0x2e8, 3)] {
+        if !log::owns_port(port) {
+            continue;
+        }
+        let (gsi, mode) = acpi::isa_line(isa);
+        if ioapic::claim(gsi, cpu, vectors::CONSOLE, mode) {
+            log::enable_input_interrupt();
+        } else {
+            warn!("No interrupt for the serial console at port {port:#x}: no input from it");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use x86_model::Hpa;
 use x86_model::acpi::{self as model, Fadt, HEADER, Madt, root};
 
 use crate::bootinfo::Rsdp;
+use crate::machine::LineMode;
 use crate::{info, warn};
 
 /// One table.
@@ -197,6 +198,27 @@ pub fn read_madt(limits: model::madt::Limits) -> Option<&'static Madt> {
 /// The parsed MADT.
 pub fn madt() -> Option<&'static Madt> {
     MADT.get()?.as_ref()
+}
+
+/// GSI and signalling of an ISA interrupt: as the MADT overrides it, else GSI of the same number, edge, active high.
+pub fn isa_line(isa: u8) -> (u32, LineMode) {
+    let line = madt().and_then(|m| m.overrides.iter().find(|o| o.isa == isa));
+    line.map_or(
+        (
+            isa.into(),
+            LineMode {
+                level: false,
+                low: false,
+            },
+        ),
+        |o| {
+            let mode = LineMode {
+                level: o.flags >> 2 & 3 == 3,
+                low: o.flags & 3 == 3,
+            };
+            (o.gsi, mode)
+        },
+    )
 }
 
 /// SLP_TYPa and SLP_TYPb for soft-off.

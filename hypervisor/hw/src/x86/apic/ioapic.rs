@@ -18,6 +18,8 @@ struct Unit {
     registers: Registers,
     /// Low halves of the redirection entries.
     low: Vec<u32>,
+    /// Pins of the hypervisor's own, which domains cannot route or mask.
+    ours: Vec<bool>,
 }
 
 /// The mapped register page.
@@ -76,6 +78,7 @@ pub fn add(id: u8, address: Hpa, gsi_base: u32, map: impl FnOnce(Hpa) -> Option<
         },
         registers,
         low: alloc::vec![apic::RTE_MASKED as u32; pins as usize],
+        ours: alloc::vec![false; pins as usize],
     });
 }
 
@@ -102,25 +105,35 @@ fn with_pin<R>(gsi: u32, f: impl FnOnce(&mut Unit, u32) -> R) -> Option<R> {
     Some(f(unit, pin))
 }
 
-/// Routes a GSI to a vector of a CPU, masked. False if no pin has the GSI or the CPU cannot be addressed.
+/// Routes a GSI to a vector of a CPU, masked. False if no pin has the GSI, the pin is the hypervisor's own, or the CPU
+/// cannot be addressed.
 pub fn route(gsi: u32, cpu: &PerCpu, vector: u8, mode: LineMode) -> bool {
     let Some(entry) = apic::redirection(cpu.apic_id(), vector, mode.level, mode.low) else {
         return false;
     };
-    let low = entry as u32 | apic::RTE_MASKED as u32;
     with_pin(gsi, |unit, pin| {
-        let register = io::REDIRECTION + 2 * pin;
-        // Mask first: the entry is two registers, and a half-new one must not fire.
-        unit.registers
-            .write(register, unit.low[pin as usize] | apic::RTE_MASKED as u32);
-        unit.registers.write(register + 1, (entry >> 32) as u32);
-        unit.registers.write(register, low);
-        unit.low[pin as usize] = low;
+        let free = !unit.ours[pin as usize];
+        if free {
+            unit.set(pin, entry | apic::RTE_MASKED);
+        }
+        free
+    })
+    .unwrap_or(false)
+}
+
+/// Routes a GSI to one of the hypervisor's own vectors and keeps it from all domains, unmasked. False as in [`route`].
+pub fn claim(gsi: u32, cpu: &PerCpu, vector: u8, mode: LineMode) -> bool {
+    let Some(entry) = apic::redirection(cpu.apic_id(), vector, mode.level, mode.low) else {
+        return false;
+    };
+    with_pin(gsi, |unit, pin| {
+        unit.ours[pin as usize] = true;
+        unit.set(pin, entry);
     })
     .is_some()
 }
 
-/// Masks or unmasks a GSI; a GSI without a pin is ignored.
+/// Masks or unmasks a GSI; a GSI without a pin, or with a pin of the hypervisor's own, is ignored.
 pub fn mask(gsi: u32, masked: bool) {
     with_pin(gsi, |unit, pin| {
         let old = unit.low[pin as usize];
@@ -129,11 +142,23 @@ pub fn mask(gsi: u32, masked: bool) {
         } else {
             old & !(apic::RTE_MASKED as u32)
         };
-        if new != old {
+        if new != old && !unit.ours[pin as usize] {
             unit.low[pin as usize] = new;
             unit.registers.write(io::REDIRECTION + 2 * pin, new);
         }
     });
+}
+
+impl Unit {
+    fn set(&mut self, pin: u32, entry: u64) {
+        let register = io::REDIRECTION + 2 * pin;
+        // Mask first: the entry is two registers, and a half-new one must not fire.
+        let masked = self.low[pin as usize] | apic::RTE_MASKED as u32;
+        self.registers.write(register, masked);
+        self.registers.write(register + 1, (entry >> 32) as u32);
+        self.registers.write(register, entry as u32);
+        self.low[pin as usize] = entry as u32;
+    }
 }
 
 /// Masks every pin, for the end of the machine. Skipped if another CPU is in the middle of an access.
