@@ -2,7 +2,43 @@
 
 use core::fmt;
 
+use x86_model::Hpa;
+
 use super::decompress::Format;
+
+/// Why dom0 cannot be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dom0Error {
+    /// The kernel.
+    Kernel(KernelError),
+    /// No free RAM below 4 GiB for that many bytes of initial RAM disk.
+    NoRoomForInitrd(u64),
+    /// No free RAM below 1 GiB for the start info, or below 4 GiB for ACPI tables.
+    NoRoomForInfo,
+    /// The machine refused a write to this address.
+    WriteRefused(Hpa),
+}
+
+impl fmt::Display for Dom0Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel(error) => error.fmt(f),
+            Self::NoRoomForInitrd(len) => write!(
+                f,
+                "dom0: no room for the {} MiB initial RAM disk below 4 GiB: raise dom0_mem",
+                len.div_ceil(1 << 20)
+            ),
+            Self::NoRoomForInfo => {
+                f.write_str("dom0: no room for start information below 1 GiB: raise dom0_mem")
+            }
+            Self::WriteRefused(at) => write!(
+                f,
+                "dom0: memory at {:#x} cannot be written: it is not free RAM after all",
+                at.0
+            ),
+        }
+    }
+}
 
 /// Why a dom0 kernel image cannot be used. Offsets and sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

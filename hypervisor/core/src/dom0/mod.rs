@@ -3,9 +3,14 @@
 //! Pure: it owns no state and touches no memory but the byte slices it is given. Its input is the administrator's
 //! (kernel image, initrd, command line, firmware tables), so errors are one clear line for a person at a console.
 
+pub mod acpi;
+pub mod build;
 pub mod bzimage;
 pub mod decompress;
 pub mod elf;
 mod error;
+pub mod memory;
+pub mod place;
+pub mod start_info;
 
-pub use error::KernelError;
+pub use error::{Dom0Error, KernelError};
