@@ -8,6 +8,7 @@ extern crate alloc;
 pub mod dom0;
 pub mod domain;
 pub mod evtchn;
+pub mod grant;
 pub mod guest;
 pub mod hvm;
 pub mod hypercall;
