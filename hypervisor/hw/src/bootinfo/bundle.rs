@@ -83,3 +83,85 @@ pub fn pack(files: &[(&[u8], &str)]) -> Vec<u8> {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn with_module(size: usize) -> Box<BootInfo> {
+        let mut info = Box::new(BootInfo::new());
+        info.push_module(0x10_0000, size as u64, b"outer");
+        info
+    }
+
+    #[test]
+    fn what_is_packed_comes_out_again() {
+        let kernel = vec![0xaa; 5000];
+        let file = pack(&[(&kernel, "root=/dev/vda1"), (b"initrd", ""), (b"", "empty")]);
+        let mut info = with_module(file.len());
+        info.push_module(0x900_0000, 3, b"second");
+        unpack(&file, &mut info).unwrap();
+        let got: Vec<(Vec<u8>, &str)> = info.modules[..3]
+            .iter()
+            .map(|m| {
+                let at = (m.start - 0x10_0000) as usize;
+                (file[at..at + m.size as usize].to_vec(), info.module_line(m))
+            })
+            .collect();
+        assert_eq!(got[0], (kernel, "root=/dev/vda1"));
+        assert_eq!(got[1], (b"initrd".to_vec(), ""));
+        assert_eq!(got[2], (Vec::new(), "empty"));
+        assert_eq!(info.module_line(&info.modules[3]), "second");
+    }
+
+    #[test]
+    fn other_files_are_left_alone() {
+        let mut info = with_module(10);
+        unpack(b"\x7fELF......", &mut info).unwrap();
+        assert_eq!(info.modules.len(), 1);
+        unpack(&MAGIC, &mut BootInfo::new()).unwrap();
+    }
+
+    #[test]
+    fn impossible_headers_are_refused() {
+        let file = pack(&[(b"kernel", "line"), (b"x", "y")]);
+        let broken = |at: usize, v: u64, n: usize| {
+            let mut f = file.clone();
+            f[at..at + n].copy_from_slice(&v.to_le_bytes()[..n]);
+            unpack(&f, &mut with_module(f.len()))
+        };
+        assert!(broken(8, 2, 4).is_err());
+        assert!(broken(12, 0, 4).is_err());
+        assert!(broken(12, 17, 4).is_err());
+        let second = 16 + 32;
+        for (field, v) in [
+            (0, u64::MAX),
+            (0, 1 << 30),
+            (8, u64::MAX),
+            (16, 1 << 40),
+            (24, u64::MAX),
+            (0, 8),
+        ] {
+            assert!(
+                matches!(
+                    broken(second + field, v, 8),
+                    Err(BootError::Bundle { entry: 1, .. })
+                ),
+                "{field}: {v:#x}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn noise_never_panics(mut file in proptest::collection::vec(any::<u8>(), 16..400), count in 0u32..20) {
+            file[..8].copy_from_slice(&MAGIC);
+            file[8..12].copy_from_slice(&1u32.to_le_bytes());
+            file[12..16].copy_from_slice(&count.to_le_bytes());
+            let mut info = with_module(file.len());
+            let _ = unpack(&file, &mut info);
+        }
+    }
+}

@@ -242,3 +242,104 @@ impl<const N: usize> Ranges<N> {
                 .any(|r| r.start <= range.start && range.end <= r.end)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn list<const N: usize>(r: &Ranges<N>) -> Vec<(u64, u64)> {
+        r.iter().map(|r| (r.start, r.end)).collect()
+    }
+
+    fn range(start: u64, end: u64) -> Range {
+        Range { start, end }
+    }
+
+    #[test]
+    fn ram_excludes_whatever_else_claims_the_page() {
+        let r = |base, len, kind| Region { base, len, kind };
+        let map = [
+            r(0, 0x9_fc00, Kind::Ram),
+            r(0x9_fc00, 0x400, Kind::Reserved),
+            r(0x10_0000, 0x10_0000, Kind::Ram),
+            r(0x18_0800, 1, Kind::Bad),
+            r(0x20_0000, 0x1000, Kind::Ram),
+            r(0x1_0000_0000, u64::MAX, Kind::Ram),
+        ];
+        let (ram, complete) = Ranges::<8>::ram(&map, 0x1_0000_2000);
+        assert!(complete);
+        assert_eq!(
+            list(&ram),
+            [
+                (0, 0x9_f000),
+                (0x10_0000, 0x18_0000),
+                (0x18_1000, 0x20_1000),
+                (0x1_0000_0000, 0x1_0000_2000)
+            ]
+        );
+    }
+
+    #[test]
+    fn takes_from_the_top_with_alignment() {
+        let mut r = Ranges::<4>::new();
+        r.add(range(0x1000, 0x40_0000));
+        r.add(range(0x80_0000, 0x80_3000));
+        assert_eq!(r.take_top(0x1000, 0x1000, u64::MAX), Some(0x80_2000));
+        assert_eq!(r.take_top(0x10_0000, 0x20_0000, u64::MAX), Some(0x20_0000));
+        assert_eq!(r.take_top(0x1000, 0x1000, 0x20_0000), Some(0x1f_f000));
+        assert_eq!(r.take_top(0x1000_0000, 0x1000, u64::MAX), None);
+        assert!(r.contains(range(0x30_0000, 0x40_0000)));
+        assert!(!r.contains(range(0x1f_f000, 0x20_0000)));
+    }
+
+    #[test]
+    fn pages_of_odd_ranges() {
+        assert_eq!(Range::pages(0x1fff, 2), range(0x1000, 0x3000));
+        assert!(Range::pages(5, 0).is_empty());
+        assert_eq!(Range::pages(u64::MAX - 5, u64::MAX).end, !0xfff);
+    }
+
+    proptest! {
+        /// Against a set of page numbers.
+        #[test]
+        fn behaves_as_a_set(steps in proptest::collection::vec((any::<bool>(), 0u64..60, 0u64..20), 1..60)) {
+            let mut ours = Ranges::<64>::new();
+            let mut model = std::collections::BTreeSet::new();
+            for (add, start, len) in steps {
+                let pages = start..start + len;
+                let range = range(start << 12, (start + len) << 12);
+                if add {
+                    prop_assert!(ours.add(range));
+                    model.extend(pages);
+                } else {
+                    prop_assert!(ours.subtract(range));
+                    model.retain(|p| !pages.contains(p));
+                }
+                let pages: Vec<u64> = ours.iter().flat_map(|r| r.start >> 12..r.end >> 12).collect();
+                prop_assert_eq!(pages, model.iter().copied().collect::<Vec<_>>());
+                let gaps = ours.iter().zip(ours.iter().skip(1)).all(|(a, b)| a.end < b.start);
+                prop_assert!(gaps, "neighbours must be merged");
+            }
+        }
+
+        /// A full list loses memory but never invents any.
+        #[test]
+        fn never_grows_when_full(steps in proptest::collection::vec((any::<bool>(), 0u64..60, 1u64..9), 1..60)) {
+            let mut ours = Ranges::<3>::new();
+            let mut model = std::collections::BTreeSet::new();
+            for (add, start, len) in steps {
+                let range = range(start << 12, (start + len) << 12);
+                if add {
+                    ours.add(range);
+                    model.extend(start..start + len);
+                } else {
+                    ours.subtract(range);
+                    model.retain(|p| !(start..start + len).contains(p));
+                }
+                prop_assert!(ours.iter().flat_map(|r| r.start >> 12..r.end >> 12).all(|p| model.contains(&p)));
+            }
+        }
+    }
+}

@@ -209,3 +209,7 @@ fn rsdp(kind: u32, tag: &[u8], info: &mut BootInfo) -> Result<(), &'static str> 
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "multiboot2_tests.rs"]
+mod tests;

@@ -100,3 +100,120 @@ fn text(memory: &impl Memory, address: u64) -> Option<ArrayVec<u8, { MAX_COMMAND
     }
     Some(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Physical memory of a few KiB, from address 0.
+    struct Fake(Vec<u8>);
+
+    impl Memory for Fake {
+        fn bytes(&self, address: u64, len: usize) -> Option<&[u8]> {
+            let at = usize::try_from(address).ok()?;
+            self.0.get(at..at.checked_add(len)?)
+        }
+    }
+
+    impl Fake {
+        fn put(&mut self, at: usize, bytes: &[u8]) {
+            self.0[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        fn words(&mut self, at: usize, values: &[u64]) {
+            for (i, v) in values.iter().enumerate() {
+                self.put(at + i * 8, &v.to_le_bytes());
+            }
+        }
+    }
+
+    fn sample() -> Fake {
+        let mut m = Fake(vec![0; 8192]);
+        // Magic and version 1; no flags, one module; lists; RSDP; one map entry.
+        m.words(
+            0x100,
+            &[
+                MAGIC as u64 | 1 << 32,
+                1 << 32,
+                0x200,
+                0x300,
+                0xe_0000,
+                0x400,
+                1,
+            ],
+        );
+        m.words(0x200, &[0x10_0000, 0x5000, 0x380, 0]);
+        m.put(0x300, b"loglvl=all\0");
+        m.put(0x380, b"quiet\0");
+        m.words(0x400, &[0, 0x9_f000, 1]);
+        m
+    }
+
+    fn run(m: &Fake) -> (Result<(), BootError>, Box<BootInfo>) {
+        let mut info = Box::new(BootInfo::new());
+        (parse(0x100, m, &mut info), info)
+    }
+
+    #[test]
+    fn reads_what_a_loader_gives() {
+        let (result, info) = run(&sample());
+        assert_eq!(result, Ok(()));
+        assert_eq!(info.entry, EntryKind::Pvh);
+        assert_eq!(info.command_line.as_str(), "loglvl=all");
+        assert_eq!(info.rsdp, Rsdp::Address(0xe_0000));
+        assert_eq!(
+            (info.modules[0].start, info.modules[0].size),
+            (0x10_0000, 0x5000)
+        );
+        assert_eq!(info.module_line(&info.modules[0]), "quiet");
+        assert_eq!(info.regions.len(), 1);
+    }
+
+    #[test]
+    fn refuses_what_it_cannot_use() {
+        let change = |at: usize, v: u32| {
+            let mut m = sample();
+            m.put(0x100 + at, &v.to_le_bytes());
+            run(&m).0
+        };
+        assert_eq!(change(0, 7), Err(BootError::Magic(7)));
+        assert_eq!(change(4, 0), Err(BootError::NoMemoryMap));
+        assert_eq!(change(48, 0), Err(BootError::NoMemoryMap));
+        for pointer in [16, 24, 40] {
+            assert!(
+                matches!(change(pointer, 0xffff_0000), Err(BootError::Block { .. })),
+                "{pointer}"
+            );
+        }
+        let mut m = sample();
+        m.words(0x200, &[u64::MAX, 2]);
+        assert!(matches!(
+            run(&m).0,
+            Err(BootError::Block {
+                what: "PVH module",
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn counts_beyond_the_capacity_are_noted() {
+        let mut m = sample();
+        m.put(0x10c, &40u32.to_le_bytes());
+        let (result, info) = run(&m);
+        assert_eq!(result, Ok(()));
+        assert_eq!((info.modules.len(), info.notes.len()), (MAX_MODULES, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn noise_never_panics(flips in proptest::collection::vec((0x100usize..0x420, any::<u8>()), 0..40)) {
+            let mut m = sample();
+            for (at, v) in flips {
+                m.0[at] = v;
+            }
+            let _ = run(&m);
+        }
+    }
+}

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `0xffff_8300_0000_0000` | direct map of all RAM, not executable, 16 TiB |
 //! | `0xffff_a000_0000_0000` | stacks of the other CPUs, each over an unmapped page |
+//! | `0xffff_b000_0000_0000` | firmware tables outside RAM, mapped on request in the same way, read-only, 16 TiB |
 //! | `0xffff_c000_0000_0000` | device memory, mapped on request at base + machine address, 32 TiB |
 //! | `0xffff_ffff_8000_0000` | the image: code read-only, data not executable |
 //!
@@ -29,6 +30,8 @@ const STACK_SLOT: u64 = 128 << 10;
 pub const STACK_BYTES: u64 = 64 << 10;
 /// Most stacks, four a CPU.
 pub const MAX_STACKS: usize = 4096;
+const FIRMWARE: u64 = 0xffff_b000_0000_0000;
+const FIRMWARE_BYTES: u64 = 16 << 40;
 const DEVICES: u64 = 0xffff_c000_0000_0000;
 const DEVICE_BYTES: u64 = 32 << 40;
 
@@ -243,10 +246,12 @@ fn map_device(hpa: Hpa, len: u64, what: Use) -> Option<*mut u8> {
     let pages = end.next_multiple_of(PAGE_SIZE) - first;
     let mut host = HOST.lock();
     let host = host.as_mut()?;
+    let mut offsets = (first..end).step_by(PAGE_SIZE as usize);
+    if offsets.clone().all(|page| host.is_mapped(DEVICES + page)) {
+        return Some((DEVICES + hpa.0) as *mut u8);
+    }
     // An uncached alias of RAM would make its contents undefined.
-    if (0..pages / PAGE_SIZE)
-        .any(|i| host.is_mapped(DIRECT_MAP_BASE as u64 + first + i * PAGE_SIZE))
-    {
+    if offsets.any(|page| host.is_mapped(DIRECT_MAP_BASE as u64 + page)) {
         return None;
     }
     host.map_small(DEVICES + first, Hpa(first), pages, what)
@@ -265,21 +270,25 @@ pub fn map_screen(hpa: Hpa, len: u64) -> Option<*mut u8> {
     map_device(hpa, len, Use::Screen)
 }
 
-/// Pointer for reading firmware tables: through the direct map if they lie in RAM (of any kind), else mapped uncached.
+/// Pointer for reading firmware tables: through the direct map if they lie in RAM (of any kind), else in a window of
+/// their own. Cached: where that would be wrong, the firmware's memory type ranges overrule it. `None` beyond 16 TiB or
+/// without memory for tables.
 pub fn map_firmware(hpa: Hpa, len: u64) -> Option<*const u8> {
     let end = hpa.0.checked_add(len.max(1))?;
-    if end <= DIRECT_MAP_BYTES {
-        let host = HOST.lock();
-        let host = host.as_ref()?;
-        let mut page = hpa.0 & !(PAGE_SIZE - 1);
-        while page < end && host.is_mapped(DIRECT_MAP_BASE as u64 + page) {
-            page += PAGE_SIZE;
-        }
-        if page >= end {
-            return Some(phys_to_virt(hpa));
-        }
+    if end > FIRMWARE_BYTES.min(DIRECT_MAP_BYTES) {
+        return None;
     }
-    map_mmio(hpa, len).map(<*mut u8>::cast_const)
+    let first = hpa.0 & !(PAGE_SIZE - 1);
+    let mut pages = (first..end).step_by(PAGE_SIZE as usize);
+    let mut host = HOST.lock();
+    let host = host.as_mut()?;
+    if pages.all(|page| host.is_mapped(DIRECT_MAP_BASE as u64 + page)) {
+        return Some(phys_to_virt(hpa));
+    }
+    let len = end.next_multiple_of(PAGE_SIZE) - first;
+    host.map_small(FIRMWARE + first, Hpa(first), len, Use::Constant)
+        .ok()?;
+    Some((FIRMWARE + hpa.0) as *const u8)
 }
 
 /// Slots of stacks that a CPU has: its own, and those of NMI, double fault and machine check.

@@ -31,6 +31,7 @@ impl pvh::Memory for Identity {
 
 /// Reads the loader's information. `magic` and `address` are EAX and EBX at entry. On failure the reason is on the
 /// default consoles and the machine stops.
+#[inline(never)]
 pub fn start(magic: u32, address: u32) -> &'static BootInfo {
     // SAFETY: the boot CPU is alone and this is the first function to run; `info` was not called yet.
     let boot = unsafe { &mut *INFO.0.get() };

@@ -98,6 +98,7 @@ fn no_room<T>(what: &str) -> T {
 }
 
 /// Does it all. Panics with the reason if the machine's memory does not suffice.
+#[inline(never)]
 pub fn init(boot: &'static BootInfo) {
     let limit = DIRECT_MAP_BYTES.min(1 << super::cpu::physical_bits());
     let (ram, complete) = Free::ram(&boot.regions, limit);
