@@ -7,6 +7,7 @@ mod exec;
 mod iso;
 mod lints;
 mod media;
+mod pack;
 mod run;
 mod setup;
 mod soak;
@@ -43,6 +44,8 @@ enum Command {
     Test(test::Args),
     /// Make a GRUB boot image (BIOS and EFI) from any kernel.
     Iso(iso::Args),
+    /// Put several modules into one file, for QEMU's `-initrd`.
+    Pack(pack::Args),
     /// Check the rules of the source tree.
     Lint,
     /// Measure, beside the peer.
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Iso(args) => iso::run(&args).map(|()| true),
+        Command::Pack(args) => pack::run(&args).map(|()| true),
         Command::Lint => lints::run(),
         Command::Bench(args) => bench::run(&args),
         Command::Soak(args) => soak::run(&args),
