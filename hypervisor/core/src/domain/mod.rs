@@ -1,6 +1,7 @@
 //! Domains: what they own and how they end.
 
 pub mod cpu;
+pub mod grants;
 mod new;
 pub mod params;
 mod stop;
@@ -123,6 +124,8 @@ pub struct Domain {
     pub vm_assist: AtomicU32,
     /// Event channels.
     pub evtchn: crate::evtchn::Evtchn,
+    /// Grant table.
+    pub grants: Arc<crate::grant::GrantTable>,
     /// Virtual IO-APICs and the physical lines bound to them, where the domain has any.
     pub platform: Option<Platform>,
     /// Times that an unlisted device page was mapped on first touch.
@@ -172,6 +175,11 @@ impl Domain {
     /// Notes that a shared page is now mapped at `gfn`; returns where it was.
     pub fn note_shared(&self, mfn: Mfn, gfn: Gfn) -> Option<Gfn> {
         self.shared_at.lock().insert(mfn, gfn)
+    }
+
+    /// Where a shared page is mapped.
+    pub fn shared_gfn(&self, mfn: Mfn) -> Option<Gfn> {
+        self.shared_at.lock().get(&mfn).copied()
     }
 
     /// Forgets the place of a shared page if it was `gfn`.

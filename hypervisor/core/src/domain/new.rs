@@ -15,6 +15,7 @@ use xen_abi::Errno;
 
 use super::{Domain, DomainSetup, RUNNING};
 use crate::evtchn::{self, Evtchn};
+use crate::grant::{GrantTable, Limits};
 use crate::hvm::vlapic::{LapicPost, Vlapic};
 use crate::p2m::P2m;
 use crate::vcpu::info::Areas;
@@ -90,6 +91,7 @@ impl Domain {
             privileged: setup.privileged,
             handle: setup.handle,
             p2m,
+            grants: GrantTable::new(setup.id, Limits::default()),
             evtchn: Evtchn::new(shared_info.clone(), setup.vcpus, max_ports)?,
             shared_info,
             shared_at: SpinLock::new(BTreeMap::new()),

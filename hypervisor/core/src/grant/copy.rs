@@ -1,6 +1,6 @@
 //! Copying between pages that are named by grant or, if the caller's own, by frame.
 
-use core::ops::Deref;
+use core::borrow::Borrow;
 
 use hv_hw::mem::FrameRef;
 use x86_model::{Gfn, PAGE_SIZE};
@@ -33,7 +33,7 @@ impl<H: GrantHost> Drop for Claim<'_, H> {
 pub fn copy<H, P>(local: &H, op: &mut GnttabCopy, find: impl Fn(DomId) -> Option<P>)
 where
     H: GrantHost,
-    P: Deref<Target = H>,
+    P: Borrow<H>,
 {
     op.status = Status::of(try_copy(local, op, find));
 }
@@ -45,7 +45,7 @@ fn try_copy<H, P>(
 ) -> Result<(), Status>
 where
     H: GrantHost,
-    P: Deref<Target = H>,
+    P: Borrow<H>,
 {
     let source_ref = op.flags & gntcopy::SOURCE_GREF != 0;
     let dest_ref = op.flags & gntcopy::DEST_GREF != 0;
@@ -88,11 +88,11 @@ enum Side<P> {
 impl<P> Side<P> {
     fn get<'a, H>(&'a self, caller: &'a H) -> &'a H
     where
-        P: Deref<Target = H>,
+        P: Borrow<H>,
     {
         match self {
             Side::Caller => caller,
-            Side::Other(p) => p,
+            Side::Other(p) => p.borrow(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Mapping and unmapping granted pages.
 
 use alloc::sync::Arc;
-use core::ops::Deref;
+use core::borrow::Borrow;
 
 use hv_hw::mem::FrameRef;
 use x86_model::Gpa;
@@ -18,7 +18,7 @@ pub const UNMAP_BATCH: usize = 32;
 pub fn map<H, P>(local: &H, op: &mut GnttabMapGrantRef, find: impl FnOnce(DomId) -> Option<P>)
 where
     H: GrantHost,
-    P: Deref<Target = H>,
+    P: Borrow<H>,
 {
     op.status = Status::of(try_map(local, op, find));
 }
@@ -30,7 +30,7 @@ fn try_map<H, P>(
 ) -> Result<(), Status>
 where
     H: GrantHost,
-    P: Deref<Target = H>,
+    P: Borrow<H>,
 {
     if op.flags & (gntmap::DEVICE_MAP | gntmap::HOST_MAP) == 0 {
         return Err(Status(status::BAD_GNTREF));
@@ -48,7 +48,7 @@ where
         .maptrack
         .reserve()
         .ok_or(Status(status::NO_SPACE))?;
-    match map_at(local, &*granter, op, write) {
+    match map_at(local, granter.borrow(), op, write) {
         Ok(mapping) => {
             op.handle = handle;
             op.dev_bus_addr = mapping.mfn.hpa().0;

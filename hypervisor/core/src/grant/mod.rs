@@ -122,31 +122,15 @@ impl GrantTable {
         self.inner.lock().grow(frames)
     }
 
-    /// Where the domain has shared frame `index` in its memory, if it has mapped it (for `GNTTABOP_setup_table`).
-    pub fn gfn(&self, index: u32) -> Option<Gfn> {
-        self.inner.lock().gfn(index)
-    }
-
     /// `GNTTABOP_swap_grant_ref`.
     pub fn swap(&self, a: u32, b: u32) -> Result<(), Status> {
         self.inner.lock().swap(a, b)
     }
 
-    /// A shared or status frame (`XENMEM_acquire_resource`); the table grows as needed. EINVAL above the limit, or status
-    /// frames in version 1; ENOMEM.
+    /// A shared or status frame, to be mapped somewhere; the table grows as needed. EINVAL above the limit, or status frames
+    /// in version 1; ENOMEM.
     pub fn frame(&self, index: u32, status: bool) -> Result<FrameRef, Errno> {
         self.inner.lock().frame(index, status)
-    }
-
-    /// As [`GrantTable::frame`], for `XENMAPSPACE_grant_table`: notes that the domain has the frame at `gfn` from now on.
-    /// Also where it had it before: the caller removes that mapping if it still is of this frame.
-    pub fn place(
-        &self,
-        index: u32,
-        status: bool,
-        gfn: Gfn,
-    ) -> Result<(FrameRef, Option<Gfn>), Errno> {
-        self.inner.lock().place(index, status, gfn)
     }
 
     /// Entries that the frames hold now.

@@ -3,7 +3,6 @@
 use alloc::vec::Vec;
 
 use hv_hw::mem::FrameRef;
-use x86_model::Gfn;
 use xen_abi::grant_table::{reserved, status};
 use xen_abi::{DomId, Errno};
 
@@ -12,19 +11,13 @@ use super::entry::{Entry, Request, STATUS_PER_FRAME, Target, Version};
 use super::maptrack::Maptrack;
 use super::{GrantHost, Limits, Status};
 
-/// A frame of the table and where the domain has it in its memory.
-struct TableFrame {
-    frame: FrameRef,
-    gfn: Option<Gfn>,
-}
-
 /// The state behind the lock.
 pub struct Inner {
     owner: DomId,
     limits: Limits,
     version: Version,
-    shared: Vec<TableFrame>,
-    status: Vec<TableFrame>,
+    shared: Vec<FrameRef>,
+    status: Vec<FrameRef>,
     /// One list per shared frame, long enough for either version.
     active: Vec<Vec<Active>>,
     pub(super) maptrack: Maptrack,
@@ -90,7 +83,8 @@ impl Inner {
         Ok(())
     }
 
-    fn table_frame(&mut self, index: u32, status: bool) -> Result<&mut TableFrame, Errno> {
+    /// A frame of the table, which grows as needed.
+    pub(super) fn frame(&mut self, index: u32, status: bool) -> Result<FrameRef, Errno> {
         let needed = if !status {
             index
         } else if self.version == Version::V2 {
@@ -99,47 +93,18 @@ impl Inner {
             return Err(Errno::EINVAL);
         };
         self.grow(needed.checked_add(1).ok_or(Errno::EINVAL)?)?;
-        let list = if status {
-            &mut self.status
-        } else {
-            &mut self.shared
-        };
-        list.get_mut(index as usize).ok_or(Errno::EINVAL)
-    }
-
-    /// A frame of the table, which grows as needed.
-    pub(super) fn frame(&mut self, index: u32, status: bool) -> Result<FrameRef, Errno> {
-        Ok(self.table_frame(index, status)?.frame.clone())
-    }
-
-    /// Notes where the domain has a frame; where it had it before.
-    pub(super) fn place(
-        &mut self,
-        index: u32,
-        status: bool,
-        gfn: Gfn,
-    ) -> Result<(FrameRef, Option<Gfn>), Errno> {
-        let f = self.table_frame(index, status)?;
-        let old = f.gfn.replace(gfn);
-        Ok((f.frame.clone(), old))
-    }
-
-    /// Where the domain has a shared frame.
-    pub(super) fn gfn(&self, index: u32) -> Option<Gfn> {
-        self.shared.get(index as usize)?.gfn
+        let list = if status { &self.status } else { &self.shared };
+        list.get(index as usize).cloned().ok_or(Errno::EINVAL)
     }
 
     fn entry(&self, reference: u32) -> Option<Entry<'_>> {
         let per_frame = self.version.per_frame();
-        let shared = &self.shared.get((reference / per_frame) as usize)?.frame;
+        let shared = self.shared.get((reference / per_frame) as usize)?;
         let slot = reference % per_frame;
         Some(match self.version {
             Version::V1 => Entry::v1(shared, slot),
             Version::V2 => {
-                let status = &self
-                    .status
-                    .get((reference / STATUS_PER_FRAME) as usize)?
-                    .frame;
+                let status = self.status.get((reference / STATUS_PER_FRAME) as usize)?;
                 Entry::v2(shared, slot, status, reference % STATUS_PER_FRAME)
             }
         })
@@ -233,7 +198,7 @@ impl Inner {
             *slot = self.entry(reference).and_then(|e| e.save());
         }
         for f in self.shared.iter().chain(&self.status) {
-            f.frame.zero();
+            f.zero();
         }
         self.version = new;
         if new == Version::V1 {
@@ -265,10 +230,10 @@ impl Inner {
     }
 }
 
-fn add_frame(list: &mut Vec<TableFrame>, owner: DomId) -> Result<(), Errno> {
+fn add_frame(list: &mut Vec<FrameRef>, owner: DomId) -> Result<(), Errno> {
     list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     let frame = FrameRef::alloc(owner).ok_or(Errno::ENOMEM)?;
-    list.push(TableFrame { frame, gfn: None });
+    list.push(frame);
     Ok(())
 }
 

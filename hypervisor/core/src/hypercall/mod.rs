@@ -5,6 +5,7 @@
 
 mod console;
 mod event_channel;
+mod grant_table;
 mod hvm;
 mod memory;
 mod memory_map;
@@ -134,6 +135,7 @@ pub const TABLE: [Row; 64] = {
     t[15] = row("set_timer_op", sched::set_timer);
     t[17] = row("xen_version", version::handle);
     t[18] = row("console_io", console::handle);
+    t[20] = row("grant_table_op", grant_table::handle);
     t[21] = row("vm_assist", vm_assist::handle);
     t[24] = row("vcpu_op", vcpu::handle);
     t[26] = refused("mmuext_op");

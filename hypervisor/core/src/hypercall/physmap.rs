@@ -97,8 +97,8 @@ fn add_one(
             let status = idx & mapidx::GRANT_TABLE_STATUS != 0;
             let index =
                 u32::try_from(idx & !mapidx::GRANT_TABLE_STATUS).map_err(|_| Errno::EINVAL)?;
-            let _ = (status, index);
-            Err(Errno::ENOSYS)
+            let frame = target.grants.frame(index, status)?;
+            place_shared(target, frame, gfn, removed)
         }
         mapspace::GMFN => {
             let from = Gfn(idx);
