@@ -50,13 +50,8 @@ const ARRIVED: u32 = 1;
 const ABANDONED: u32 = 2;
 const BROKEN: u32 = 3;
 
-/// What sleeping CPUs may do next.
-static STAGE: AtomicU32 = AtomicU32::new(0);
-const CHECK_TSC: u32 = 1;
-const ENTER: u32 = 2;
-
+/// Where sleeping CPUs go; null while they sleep.
 static ENTRY: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
-static CHECKED: AtomicU32 = AtomicU32::new(0);
 static LAST_TSC: AtomicU64 = AtomicU64::new(0);
 static WORST_WARP: AtomicU64 = AtomicU64::new(0);
 
@@ -84,7 +79,7 @@ pub fn start_aps(options: &SmpOptions) -> u32 {
     for record in records {
         settle(record);
     }
-    check_tsc();
+    judge_tsc();
     let us = (time::now_ns() - start) / 1000;
     let up = percpu::count();
     info!(
@@ -181,6 +176,7 @@ fn start_group(group: &[Record], page: u8) {
             }
             repeat_at = repeat_at.max(REPEAT_NS) * 4;
         }
+        watch_tsc();
         asm::pause();
     }
 }
@@ -235,6 +231,9 @@ extern "sysv64" fn ap_main(record: &'static Record) -> ! {
     } else {
         false
     };
+    for _ in 0..TSC_ROUNDS {
+        watch_tsc();
+    }
     let report = if broken { BROKEN } else { ARRIVED };
     let known = record
         .state
@@ -243,65 +242,50 @@ extern "sysv64" fn ap_main(record: &'static Record) -> ! {
     if !known || broken {
         asm::stop();
     }
-    sleep_until(CHECK_TSC);
-    watch_tsc();
-    CHECKED.fetch_add(1, Ordering::AcqRel);
-    sleep_until(ENTER);
-    let entry = ENTRY.load(Ordering::Acquire);
-    // SAFETY: `enter` stored this function pointer before it raised the stage.
-    let entry: fn(CpuId) -> ! = unsafe { core::mem::transmute(entry) };
+    let entry = sleep();
     entry(percpu::this().id())
 }
 
-/// Sleeps until the boot CPU has raised the stage; it kicks after that, so no wake-up is lost.
-fn sleep_until(stage: u32) {
-    let block = percpu::this();
-    while STAGE.load(Ordering::Acquire) < stage {
+/// Sleeps until [`enter`] says where to go; it kicks after that, so no wake-up is lost. That kick stays for the core to
+/// take, since it may stand for one that the core sent as well.
+fn sleep() -> fn(CpuId) -> ! {
+    loop {
+        let entry = ENTRY.load(Ordering::Acquire);
+        if !entry.is_null() {
+            // SAFETY: `enter` stored this function pointer, and nothing else is ever stored.
+            return unsafe { core::mem::transmute::<*mut (), fn(CpuId) -> !>(entry) };
+        }
         asm::halt_for_interrupt();
-        if block.take_vector().is_some() {
+        if ENTRY.load(Ordering::Acquire).is_null() && percpu::this().take_vector().is_some() {
             apic::eoi();
         }
     }
 }
 
-fn raise(stage: u32) {
-    STAGE.store(stage, Ordering::Release);
+/// Lets the other CPUs go on into `entry`. Boot CPU, once.
+pub fn enter(entry: fn(CpuId) -> !) {
+    ENTRY.store(entry as *mut (), Ordering::Release);
     let me = percpu::this().id();
     apic::send_many(percpu::all().filter(|c| c.id() != me), apic::vectors::KICK);
 }
 
-/// Lets the other CPUs go on into `entry`. Boot CPU, once.
-pub fn enter(entry: fn(CpuId) -> !) {
-    ENTRY.store(entry as *mut (), Ordering::Release);
-    raise(ENTER);
+/// Comparisons that each starting CPU makes, while the boot CPU makes its own.
+const TSC_ROUNDS: u32 = 100;
+
+/// Compares this CPU's TSC with the largest value that any CPU has read before: it must not be less.
+fn watch_tsc() {
+    let last = LAST_TSC.load(Ordering::Acquire);
+    let now = asm::rdtsc_ordered();
+    if now < last {
+        WORST_WARP.fetch_max(last - now, Ordering::AcqRel);
+    }
+    LAST_TSC.fetch_max(now, Ordering::AcqRel);
 }
 
-/// All CPUs read their counters for a while; none may read less than another CPU has read before.
-fn check_tsc() {
-    let others = percpu::count() - 1;
-    if others == 0 {
-        return;
-    }
-    raise(CHECK_TSC);
-    watch_tsc();
-    let start = time::now_ns();
-    while CHECKED.load(Ordering::Acquire) < others && time::now_ns() - start < TIMEOUT_NS {
-        watch_tsc();
-    }
+fn judge_tsc() {
     let warp = WORST_WARP.load(Ordering::Acquire);
     if warp != 0 {
         time::mark_unreliable();
         warn!("The CPUs' TSCs disagree by at least {warp} cycles: time may go backwards");
-    }
-}
-
-fn watch_tsc() {
-    for _ in 0..200 {
-        let last = LAST_TSC.load(Ordering::Acquire);
-        let now = asm::rdtsc_ordered();
-        if now < last {
-            WORST_WARP.fetch_max(last - now, Ordering::AcqRel);
-        }
-        LAST_TSC.fetch_max(now, Ordering::AcqRel);
     }
 }
