@@ -81,7 +81,11 @@ fn run() {
         plain("grant-query", GRANT_TABLE_OP, 6);
         plain("grant-map", GRANT_TABLE_OP, 0);
         plain("physdev-device-add", PHYSDEV_OP, 25);
-        plain("platform", PLATFORM_OP, 0);
+        for (name, nr) in [("platform", PLATFORM_OP), ("sysctl", 35), ("domctl", 36)] {
+            let ret = Ret(call(nr, [address, 0, 0, 0, 0]));
+            fact!(("{name}-{kind}"), "{ret}");
+            check!(ret.0 < 0, "{name} accepted a {kind} pointer: {ret}");
+        }
         let ret = Ret(call(CONSOLE_IO, [0, 8, address, 0, 0]));
         fact!(("console-write-{kind}"), "{ret}");
         check!(ret.0 < 0, "console_io accepted a {kind} pointer");

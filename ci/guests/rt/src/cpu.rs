@@ -220,6 +220,13 @@ pub fn pause() {
     core::hint::spin_loop();
 }
 
+/// `nop dword ptr [rax + D]`: see `ci/bench/exitcount.c`. Use the macros.
+#[inline(always)]
+pub fn marker<const D: i32>() {
+    // SAFETY: a no-op; not `nomem`, so that the compiler keeps the measured code between the markers.
+    unsafe { asm!("nop dword ptr [rax + {d}]", d = const D, options(nostack, preserves_flags)) };
+}
+
 /// Enables interrupts.
 pub fn sti() {
     // SAFETY: the IDT is installed before any guest code runs.

@@ -49,3 +49,19 @@ macro_rules! entry {
         }
     };
 }
+
+/// Marks the start of a measured section for the instruction-counting plugin: a no-op that never exits.
+#[macro_export]
+macro_rules! marker_start {
+    ($id:literal) => {
+        $crate::cpu::marker::<{ 0x7e00_0000 + $id }>()
+    };
+}
+
+/// Marks the end of the section that [`marker_start!`] began.
+#[macro_export]
+macro_rules! marker_stop {
+    ($id:literal) => {
+        $crate::cpu::marker::<{ 0x7e01_0000 + $id }>()
+    };
+}
