@@ -54,7 +54,7 @@ fn run() {
     if count > 1 {
         smp::start_on(1, sleeper);
         check!(
-            time::wait_ms(2000, || ready()),
+            time::wait_ms(2000, ready),
             "processor 1 does not enable its APIC"
         );
         others("xapic", 0xff);
@@ -81,7 +81,7 @@ fn run() {
         SWITCH.store(true, Ordering::Release);
         lapic::send(target, u32::from(PLAIN));
         check!(
-            time::wait_ms(2000, || ready()),
+            time::wait_ms(2000, ready),
             "processor 1 does not switch to x2APIC"
         );
         others("x2apic", 0xffff_ffff);

@@ -82,9 +82,10 @@ pub(crate) fn run(
                 .args(["-append", &line, "-initrd", guest]);
         }
         Hypervisor::Xen(image) => {
-            // cpuidle=0: MWAIT faults in QEMU's TCG and Xen would panic in its idle loop.
+            // cpuidle=0: MWAIT faults in QEMU's TCG and Xen would panic in its idle loop. bootscrub=0: scrubbing in
+            // the background can hold up a populate for a minute.
             let line = format!(
-                "dom0=pvh dom0_mem=512M console=com1 com1=115200,8n1 noreboot loglvl=all cpuidle=0 {}",
+                "dom0=pvh dom0_mem=512M console=com1 com1=115200,8n1 noreboot loglvl=all cpuidle=0 bootscrub=0 {}",
                 args.hv_args
             );
             let module = format!("{guest} {}", args.guest_args.replace(',', ",,"));
