@@ -4,7 +4,7 @@
 
 use x86_model::virt::svm::vmcb::*;
 use x86_model::virt::svm::{AsidTag, SvmFeatures, event, intercept};
-use x86_model::{Gpr, Gprs};
+use x86_model::{Gpr, Gprs, Mfn};
 
 use super::cpu::{self, CpuBlock};
 use super::entry;
@@ -26,7 +26,8 @@ pub struct SvmVcpu {
     /// The CPU that it runs on, between `enter_cpu` and `leave`.
     cpu: Option<&'static CpuBlock>,
     tag: AsidTag,
-    /// Value of [`Stage2::generation`] at the last flush under `tag`.
+    /// Root and value of [`Stage2::generation`] of the tree at the last flush under `tag`.
+    root: Mfn,
     flushed: u64,
     /// The CPU that `tag` and the clean bits belong to.
     last_cpu: *const CpuBlock,
@@ -52,6 +53,7 @@ impl SvmVcpu {
             vmcb: OwnedVmcb::new(setup, capabilities)?,
             cpu: None,
             tag: AsidTag::default(),
+            root: setup.stage2_root,
             flushed: 0,
             last_cpu: core::ptr::null(),
             has_next_rip: features.contains(SvmFeatures::NEXT_RIP),
@@ -62,20 +64,27 @@ impl SvmVcpu {
         })
     }
 
-    /// Settles the TLB for the coming entry: a tag of this CPU's present generation, without stale translations.
+    /// Settles translation for the coming entry: the tree that the caller keeps alive, and a tag of this CPU's present
+    /// generation without stale translations.
     #[inline]
     fn prepare_tlb(&mut self, cpu: &CpuBlock, stage2: &Stage2) {
         let generation = stage2.generation();
-        if self.tag.generation == cpu.generation.get() && self.flushed == generation {
+        if self.tag.generation == cpu.generation.get()
+            && self.flushed == generation
+            && self.root == stage2.root()
+        {
             return;
         }
-        self.renew_translations(cpu, generation);
+        self.renew_translations(cpu, stage2.root(), generation);
     }
 
     #[cold]
-    fn renew_translations(&mut self, cpu: &CpuBlock, generation: u64) {
+    fn renew_translations(&mut self, cpu: &CpuBlock, root: Mfn, generation: u64) {
         self.flushed = generation;
+        self.root = root;
         let c = &mut self.vmcb.get_mut().control;
+        c.nested_cr3 = root.hpa().0;
+        c.clean &= !CLEAN_NESTED;
         if self.tag.generation == cpu.generation.get() && self.flush_by_asid {
             c.tlb_control = TLB_FLUSH_ASID;
             return;
@@ -219,8 +228,9 @@ impl GuestContext for SvmVcpu {
             save.rax = self.gprs.get(Gpr::Rax);
             save.rsp = self.gprs.get(Gpr::Rsp);
             // SAFETY: interrupts are off throughout the hypervisor. The control block came from `OwnedVmcb::new`, which
-            // turned nested paging on with the tree's root and intercepts all physical interrupts; setters keep that.
-            // `cpu` is the CPU that we run on (`enter_cpu`), enabled for SVM.
+            // turned nested paging on and intercepts all physical interrupts; setters keep that. Its root is that of
+            // `stage2` (`prepare_tlb`), which the caller keeps alive. `cpu` is the CPU that we run on (`enter_cpu`),
+            // enabled for SVM.
             unsafe { entry::enter(&mut self.gprs, self.vmcb.hpa().0, cpu.host_vmcb.0) };
             let vmcb = self.vmcb.get_mut();
             self.gprs.set(Gpr::Rax, vmcb.save.rax);
