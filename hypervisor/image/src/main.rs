@@ -9,4 +9,9 @@ fn main() {
 }
 
 #[cfg(target_os = "none")]
+extern crate alloc;
+
+#[cfg(target_os = "none")]
 mod boot;
+#[cfg(target_os = "none")]
+mod settings;

@@ -94,13 +94,23 @@ pub struct Dom0Plan<'a> {
     pub warnings: Vec<String>,
 }
 
+/// The kernel's ELF file: unpacked, or the bytes themselves if they are one. Takes most of the time of starting dom0.
+pub fn unpack(bytes: &[u8]) -> Result<Cow<'_, [u8]>, Dom0Error> {
+    Image::parse(bytes)
+        .and_then(Image::unpack)
+        .map_err(Dom0Error::Kernel)
+}
+
 impl<'a> Dom0Plan<'a> {
-    /// Makes a plan. Unpacking the kernel takes most of the time.
+    /// Makes a plan from a kernel file. The unpacked kernel lies in memory that was taken for it in here, so
+    /// [`Input::memory`] cannot know it: where that matters, use [`unpack`] and [`Dom0Plan::with_kernel`].
     pub fn new(input: &Input<'a>) -> Result<Self, Dom0Error> {
+        Self::with_kernel(input, unpack(input.kernel_bytes)?)
+    }
+
+    /// Makes a plan for an unpacked kernel.
+    pub fn with_kernel(input: &Input<'a>, mut elf: Cow<'a, [u8]>) -> Result<Self, Dom0Error> {
         let kernel_error = Dom0Error::Kernel;
-        let mut elf = Image::parse(input.kernel_bytes)
-            .and_then(Image::unpack)
-            .map_err(kernel_error)?;
         let kernel = Kernel::parse(&elf).map_err(kernel_error)?;
 
         let mut memory = Dom0Memory::build(&input.memory, &input.options.dom0_mem);

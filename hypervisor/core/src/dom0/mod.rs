@@ -11,6 +11,7 @@ pub mod elf;
 mod error;
 pub mod memory;
 pub mod place;
+pub mod start;
 pub mod start_info;
 
 pub use error::{Dom0Error, KernelError};

@@ -172,29 +172,6 @@ impl<'a> GuestAccess<'a> {
         done
     }
 
-    /// Copies from guest memory with the guest's own rights, for emulated instructions; the fault is the guest's.
-    pub fn read_as(&self, gva: Gva, buf: &mut [u8], access: Access) -> Result<(), WalkFault> {
-        for done in 0..buf.len() {
-            let gpa = self.translate(Gva(gva.0.wrapping_add(done as u64)), access)?;
-            buf[done] = 0xff;
-            if let Some((frame, _)) = self.p2m.frame(gpa.gfn()) {
-                frame.read(gpa.page_offset() as usize, &mut buf[done..done + 1]);
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies to guest memory with the guest's own rights; see [`GuestAccess::read_as`].
-    pub fn write_as(&self, gva: Gva, buf: &[u8], access: Access) -> Result<(), WalkFault> {
-        for (done, byte) in buf.iter().enumerate() {
-            let gpa = self.translate(Gva(gva.0.wrapping_add(done as u64)), access)?;
-            if let Some((frame, true)) = self.p2m.frame(gpa.gfn()) {
-                frame.write(gpa.page_offset() as usize, core::slice::from_ref(byte));
-            }
-        }
-        Ok(())
-    }
-
     /// Translates a buffer once and keeps its frames, for areas that are updated while another address space is active.
     pub fn pin(&self, gva: Gva, len: usize) -> Result<Vec<(FrameAt, usize)>, Errno> {
         let mut parts = Vec::new();

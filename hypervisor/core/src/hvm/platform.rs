@@ -85,7 +85,7 @@ impl Platform {
     }
 
     /// Reads an emulated device page. `None` if nothing is there.
-    pub fn mmio_read(&self, gpa: Gpa, width: Width) -> Option<u64> {
+    pub fn mmio_read(&self, _hv: &Hypervisor, gpa: Gpa, width: Width) -> Option<u64> {
         let apics = self.ioapics.lock();
         let (which, offset) = apics.find(gpa)?;
         Some(apics.read(which, offset, width))

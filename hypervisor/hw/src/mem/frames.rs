@@ -86,22 +86,44 @@ pub fn add_free(first: Mfn, count: usize) {
     };
 }
 
-/// Takes one given frame out of the free pool (or from [`FrameKind::Absent`]) and makes it the RAM of `owner`, with
-/// one reference, which belongs to the caller's p2m. Used to give dom0 its identity-mapped frames.
-/// Returns whether it was available.
-pub fn claim_for_guest(mfn: Mfn, owner: DomId) -> bool {
+/// Takes given frames out of the free pool (or from [`FrameKind::Absent`]) and makes them the RAM of `owner`, each with
+/// one reference. Used to give dom0 its identity-mapped frames. Frames that the hypervisor or a domain uses stay as they
+/// are. Returns how many were taken.
+pub fn claim_for_guest(first: Mfn, count: usize, owner: DomId) -> usize {
     let _hints = SEARCH.lock();
-    let Some(slot) = entry(mfn) else { return false };
-    let old = slot.load(Ordering::Acquire);
-    match kind_of(old) {
-        k if k == FrameKind::Free as u64 => {
+    let mut taken = 0;
+    for slot in table().iter().skip(first.0 as usize).take(count) {
+        let kind = kind_of(slot.load(Ordering::Acquire));
+        if kind == FrameKind::Free as u64 {
             FREE.fetch_sub(1, Ordering::Relaxed);
+        } else if kind == FrameKind::Absent as u64 {
+            RAM.fetch_add(1, Ordering::Relaxed);
+        } else {
+            continue;
         }
-        k if k == FrameKind::Absent as u64 => {}
-        _ => return false,
+        slot.store(word(FrameKind::Guest, owner, 1), Ordering::Release);
+        taken += 1;
     }
-    slot.store(word(FrameKind::Guest, owner, 1), Ordering::Release);
-    true
+    taken
+}
+
+/// Runs of frames of kind [`FrameKind::Hypervisor`]: first frame and count, ascending, as `f` gets them.
+pub fn hypervisor_runs(mut f: impl FnMut(Mfn, usize)) {
+    let mut start = None;
+    for (n, slot) in table().iter().enumerate() {
+        let ours = kind_of(slot.load(Ordering::Relaxed)) == FrameKind::Hypervisor as u64;
+        match (ours, start) {
+            (true, None) => start = Some(n),
+            (false, Some(s)) => {
+                f(Mfn(s as u64), n - s);
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    if let Some(s) = start {
+        f(Mfn(s as u64), table().len() - s);
+    }
 }
 
 /// Marks RAM that the hypervisor occupies since boot (image, tables).

@@ -3,6 +3,7 @@
 //! The frame table and the allocator are the same code on the machine and on the host; only the base of the direct
 //! map differs (the fake machine's "RAM" is one host allocation).
 
+pub mod build;
 pub mod frames;
 pub mod handle;
 pub mod heap;

@@ -1,0 +1,179 @@
+//! From a plan to a running domain: carries the plan out, gives dom0 its frames, maps them, sets the first vCPU.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use hv_hw::bootinfo::memmap::{Kind, Range, Region};
+use hv_hw::mem::{build, frames};
+use hv_hw::{Machine, info};
+use x86_model::{Gfn, Gpa, Hpa, Mfn, PAGE_SIZE};
+use xen_abi::{DomId, Errno};
+
+use super::Dom0Error;
+use super::build::{Dom0Plan, PhysWriter};
+use crate::domain::{CpuPolicy, Domain, DomainSetup, MemoryRange};
+use crate::hvm::platform::{self, Platform, PortFacts};
+use crate::hypervisor::Hypervisor;
+use crate::p2m::P2m;
+use crate::sched::{CpuMask, Params};
+use crate::vcpu::boot_state;
+
+/// What is left to say when the plan is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Choices {
+    /// vCPUs.
+    pub vcpus: u32,
+    /// Pin vCPU n to pCPU n.
+    pub pin: bool,
+    /// Fixed ports of the host.
+    pub ports: PortFacts,
+}
+
+/// What a carried-out plan leaves behind; the plan itself, with the unpacked kernel, can be dropped.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    map: Vec<Region>,
+    ram: Vec<Range>,
+    entry: u64,
+    start_info: u64,
+    max_pages: u64,
+}
+
+struct Writer;
+
+impl PhysWriter for Writer {
+    fn copy(&mut self, from: Hpa, to: Hpa, len: u64) -> bool {
+        build::copy(from, to, len)
+    }
+    fn write(&mut self, to: Hpa, bytes: &[u8]) -> bool {
+        build::write(to, bytes)
+    }
+    fn zero(&mut self, to: Hpa, len: u64) -> bool {
+        build::zero(to, len)
+    }
+}
+
+/// Writes kernel, RAM disk and tables to their places. Boot CPU, before any vCPU exists.
+pub fn load(plan: &Dom0Plan<'_>) -> Result<Loaded, Dom0Error> {
+    plan.load(&mut Writer)?;
+    let mut ram: Vec<Range> = plan.memory.ram().collect();
+    // The tables were taken out of RAM in the map but are RAM all the same.
+    if !plan.placement.tables.is_empty() {
+        ram.push(plan.placement.tables);
+        ram.sort_by_key(|r| r.start);
+    }
+    let pages: u64 = ram.iter().map(|r| r.len() / PAGE_SIZE).sum();
+    Ok(Loaded {
+        map: plan.memory.map.clone(),
+        ram,
+        entry: plan.entry,
+        start_info: plan.placement.block.start,
+        max_pages: plan
+            .memory
+            .max_bytes
+            .map_or(pages, |b| pages.max(b / PAGE_SIZE)),
+    })
+}
+
+/// E820 number of a kind.
+fn e820(kind: Kind) -> u32 {
+    match kind {
+        Kind::Ram => 1,
+        Kind::AcpiReclaim => 3,
+        Kind::AcpiNvs => 4,
+        Kind::Bad => 5,
+        _ => 2,
+    }
+}
+
+/// Makes the domain of loaded contents and adds it to the system, ready to be scheduled.
+pub fn start(hv: &Hypervisor, loaded: &Loaded, choices: &Choices) -> Result<Arc<Domain>, Errno> {
+    let id = DomId::DOM0;
+    let identity = loaded
+        .ram
+        .iter()
+        .map(|r| r.start / PAGE_SIZE..r.end / PAGE_SIZE)
+        .collect();
+    let p2m = P2m::new(id, hv.hw.stage2_format(), hv.hw.phys_bits(), identity)?;
+    // 1 GiB pages where the processor has them (CPUID 8000_0001h EDX bit 26).
+    let huge = hv.hw.cpuid(0x8000_0001, 0)[3] & 1 << 26 != 0;
+    let orders: &[u8] = if huge { &[18, 9, 0] } else { &[9, 0] };
+    for r in &loaded.ram {
+        give(&p2m, *r, id, orders)?;
+    }
+    // Display memory and firmware below 1 MiB; the rest of device memory is mapped on first touch.
+    for gfn in 0xa0..0x100 {
+        if p2m.page_type(Gfn(gfn)).is_none() {
+            p2m.map_mmio(Gfn(gfn), 0)?;
+        }
+    }
+    let memory_map = loaded
+        .map
+        .iter()
+        .map(|r| MemoryRange {
+            start: Gpa(r.base),
+            len: r.len,
+            ty: e820(r.kind),
+        })
+        .collect();
+    let version = (hv.identity.major, hv.identity.minor);
+    let setup = DomainSetup {
+        id,
+        privileged: true,
+        handle: [0; 16],
+        memory_map,
+        max_pages: loaded.max_pages,
+        vcpus: choices.vcpus,
+        cpu: CpuPolicy::new(&hv.hw, id, choices.vcpus, version, true),
+        io_bitmap: Some(platform::io_bitmap(&hv.hw, choices.ports)),
+        platform: Some(Platform::new(&hv.hw.ioapics())),
+    };
+    let domain = Domain::new(&hv.hw, setup, p2m)?;
+    domain.publish_wallclock(hv.wallclock());
+    for v in domain.vcpus() {
+        let hard = if choices.pin {
+            CpuMask::single(hv_hw::machine::CpuId(v.key.vcpu % hv.hw.cpu_count()))
+        } else {
+            CpuMask::ALL
+        };
+        hv.sched
+            .with(|p| p.insert(v.key, Params { weight: 256, hard }));
+    }
+    let first = domain.vcpu(0).ok_or(Errno::EINVAL)?;
+    if let Some(mut local) = first.local.try_lock() {
+        let entry = u32::try_from(loaded.entry).map_err(|_| Errno::EINVAL)?;
+        boot_state::pvh_entry(&mut local, entry, Gpa(loaded.start_info));
+        local.started = true;
+    }
+    hv.add_domain(domain.clone());
+    first.initialised.store(true, Ordering::SeqCst);
+    first.up.store(true, Ordering::SeqCst);
+    info!(
+        "dom0: {} MiB of RAM, {} vCPUs",
+        domain.p2m.pages() >> 8,
+        choices.vcpus
+    );
+    hv.make_runnable(first);
+    Ok(domain)
+}
+
+/// Claims a range of RAM for dom0 and maps it at its own address, in pages as large as fit.
+fn give(p2m: &P2m, range: Range, id: DomId, orders: &[u8]) -> Result<(), Errno> {
+    let (mut at, end) = (range.start / PAGE_SIZE, range.end / PAGE_SIZE);
+    let taken = frames::claim_for_guest(Mfn(at), (end - at) as usize, id);
+    if taken as u64 != end - at {
+        // A frame of the hypervisor inside dom0's RAM would be ours to lose.
+        return Err(Errno::EBUSY);
+    }
+    while at < end {
+        let order = orders
+            .iter()
+            .copied()
+            .find(|&o| at & ((1 << o) - 1) == 0 && at + (1 << o) <= end)
+            .unwrap_or(0);
+        p2m.map_identity_ram(Gfn(at), order)?;
+        at += 1 << order;
+    }
+    Ok(())
+}

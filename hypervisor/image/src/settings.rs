@@ -1,0 +1,88 @@
+//! The command line's choices, put into the terms of the hardware layer.
+
+use hv_core::options::{
+    ApBringup, Level, LogLevels, Options, Parity, SerialSetup, Timestamps, X2apicMode,
+};
+use hv_hw::log::levels::Threshold;
+use hv_hw::log::stamp::Stamps;
+use hv_hw::log::{self, uart::LineSettings};
+use hv_hw::warn;
+use hv_hw::x86::boot::console;
+use hv_hw::x86::{CpuOptions, apic, smp};
+
+/// Opens the consoles and sets what is printed on them. Before this, lines only went to the ring; they are replayed.
+pub fn open_consoles(o: &Options) {
+    log::set_levels(Some(threshold(o.loglvl)), Some(threshold(o.guest_loglvl)));
+    log::set_stamps(match o.console_timestamps {
+        Timestamps::None => Stamps::None,
+        Timestamps::Date => Stamps::Date,
+        Timestamps::DateMs => Stamps::DateMs,
+        Timestamps::Boot => Stamps::Boot,
+        Timestamps::Raw => Stamps::Raw,
+    });
+    for (wanted, name, setup) in [
+        (o.console.com1, "com1", &o.com1),
+        (o.console.com2, "com2", &o.com2),
+    ] {
+        if wanted && !console::add_serial(setup.io_base, line(setup)) && o.console.given {
+            warn!(
+                "console={name}: nothing answers at port {:#x}",
+                setup.io_base
+            );
+        }
+    }
+    if o.console.vga && !console::add_screen() && o.console.given {
+        warn!("console=vga: the boot loader left no screen");
+    }
+}
+
+/// Levels up to and including the named one are printed. The hypervisor's own "info" lines are its banner and summary, which
+/// Xen prints whatever the level.
+fn threshold(l: LogLevels) -> Threshold {
+    let count = |level: Level| match level {
+        Level::None => 0,
+        Level::Error => 1,
+        Level::Warning => 2,
+        Level::Info => 3,
+        Level::Debug => 4,
+    };
+    Threshold {
+        always: count(l.print),
+        limited: count(l.limited),
+    }
+}
+
+fn line(s: &SerialSetup) -> LineSettings {
+    let parity = match s.parity {
+        Parity::None => 0,
+        Parity::Odd => 0x08,
+        Parity::Even => 0x18,
+        Parity::Mark => 0x28,
+        Parity::Space => 0x38,
+    };
+    let stop = if s.stop_bits == 2 { 4 } else { 0 };
+    LineSettings {
+        divisor: s.divisor(),
+        control: (s.data_bits - 5) | stop | parity,
+    }
+}
+
+/// What the bring-up of CPUs must know.
+pub fn cpus(o: &Options) -> CpuOptions {
+    CpuOptions {
+        apic: apic::ApicOptions {
+            x2apic: (!o.x2apic).then_some(false),
+            mode: o.x2apic_choice().map(|m| match m {
+                X2apicMode::Physical => apic::X2apicMode::Physical,
+                // Vectors are allocated per CPU, so device interrupts cannot be addressed to a cluster.
+                X2apicMode::Cluster => apic::X2apicMode::Mixed,
+                X2apicMode::Mixed => apic::X2apicMode::Mixed,
+            }),
+        },
+        smp: smp::SmpOptions {
+            max_cpus: o.maxcpus,
+            no_smp: o.nosmp,
+            serial: o.ap_bringup == ApBringup::Serial,
+        },
+    }
+}
