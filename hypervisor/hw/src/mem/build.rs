@@ -9,9 +9,12 @@ use super::phys_to_virt;
 
 /// Whether every byte of `start .. start + len` is RAM that is not the hypervisor's.
 fn reachable(start: Hpa, len: u64) -> bool {
-    let Some(end) = start.0.checked_add(len) else { return false };
+    let Some(end) = start.0.checked_add(len) else {
+        return false;
+    };
     let ours = |page: u64| frames::kind(Hpa(page).mfn()) == FrameKind::Hypervisor;
-    is_ram(start.0, end) && (start.0 / PAGE_SIZE..end.div_ceil(PAGE_SIZE)).all(|n| !ours(n * PAGE_SIZE))
+    is_ram(start.0, end)
+        && (start.0 / PAGE_SIZE..end.div_ceil(PAGE_SIZE)).all(|n| !ours(n * PAGE_SIZE))
 }
 
 #[cfg(target_os = "none")]
