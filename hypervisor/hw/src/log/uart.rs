@@ -3,6 +3,9 @@
 //! Owned by the console list (see [`crate::log`]); the panic path may take it over from an interrupted CPU, which at
 //! worst garbles one line.
 
+#[cfg(target_os = "none")]
+use crate::x86::asm;
+
 /// Byte-wide port access, so that the driver runs against a fake in tests.
 pub trait Ports {
     /// Reads a port.
@@ -18,18 +21,11 @@ pub struct Native;
 #[cfg(target_os = "none")]
 impl Ports for Native {
     fn read(&mut self, port: u16) -> u8 {
-        let value: u8;
-        // SAFETY: only the UART's own eight ports are used, and a UART cannot touch memory.
-        unsafe {
-            core::arch::asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack, preserves_flags))
-        };
-        value
+        asm::inb(port)
     }
     fn write(&mut self, port: u16, value: u8) {
-        // SAFETY: as for `read`.
-        unsafe {
-            core::arch::asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags))
-        };
+        // SAFETY: only the UART's own eight ports are used, and a UART cannot touch memory.
+        unsafe { asm::outb(port, value) }
     }
 }
 

@@ -57,6 +57,9 @@ boot_entry_mb2:
     cli
     cld
     movl $(__stack_top - VIRT), %esp
+    # No flag of the loader's stays: alignment checks, nested task, single steps.
+    pushl $2
+    popfl
     movl %eax, %edi
     movl %ebx, %esi
 
