@@ -16,5 +16,6 @@ pub mod hypervisor;
 pub mod irq;
 pub mod options;
 pub mod p2m;
+pub mod pci;
 pub mod sched;
 pub mod vcpu;

@@ -71,23 +71,19 @@ impl AddressLatch {
     }
 }
 
-/// Offset of a function's 4 KiB of configuration space in an ECAM window that starts at bus `first_bus`.
-pub const fn ecam_offset(bdf: Bdf, first_bus: u8) -> Option<u64> {
-    match bdf.bus.checked_sub(first_bus) {
-        Some(bus) => Some((bus as u64) << 20 | (bdf.devfn as u64) << 12),
-        None => None,
-    }
+/// Offset of a function's 4 KiB of configuration space from where an ECAM window has (or would have) its bus 0.
+pub const fn ecam_offset(bdf: Bdf) -> u64 {
+    (bdf.bus as u64) << 20 | (bdf.devfn as u64) << 12
 }
 
-/// The function and register at an offset in an ECAM window of `segment` that starts at bus `first_bus`.
-pub const fn ecam_target(segment: u16, first_bus: u8, offset: u64) -> Option<(Bdf, u16)> {
-    let bus = first_bus as u64 + (offset >> 20);
-    if bus > 255 {
+/// The function and register at an offset from bus 0 of an ECAM window of `segment`.
+pub const fn ecam_target(segment: u16, offset: u64) -> Option<(Bdf, u16)> {
+    if offset >> 28 != 0 {
         return None;
     }
     let bdf = Bdf {
         segment,
-        bus: bus as u8,
+        bus: (offset >> 20) as u8,
         devfn: (offset >> 12) as u8,
     };
     Some((bdf, (offset & 0xfff) as u16))
@@ -172,9 +168,7 @@ mod tests {
     #[test]
     fn ecam_round_trip() {
         let bdf = Bdf::new(0x21, 3, 5);
-        let off = ecam_offset(bdf, 0x20).unwrap();
-        assert_eq!(ecam_target(0, 0x20, off + 0x104), Some((bdf, 0x104)));
-        assert_eq!(ecam_offset(bdf, 0x22), None);
-        assert_eq!(ecam_target(0, 0x80, 0x80 << 20), None);
+        assert_eq!(ecam_target(0, ecam_offset(bdf) + 0x104), Some((bdf, 0x104)));
+        assert_eq!(ecam_target(0, 256 << 20), None);
     }
 }
