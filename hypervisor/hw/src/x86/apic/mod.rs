@@ -295,9 +295,12 @@ pub fn send_many<'a>(targets: impl Iterator<Item = &'a PerCpu>, vector: u8) -> u
 /// Sends an NMI to every other CPU that is up.
 pub(super) fn nmi_others() {
     let me = percpu::this().id();
-    for target in percpu::all().filter(|c| c.id() != me) {
-        command(target.apic_id(), apic::ICR_ASSERT | apic::ICR_NMI);
-    }
+    percpu::all().filter(|c| c.id() != me).for_each(send_nmi);
+}
+
+/// Sends an NMI to one CPU.
+pub(super) fn send_nmi(target: &PerCpu) {
+    command(target.apic_id(), apic::ICR_ASSERT | apic::ICR_NMI);
 }
 
 /// Sends INIT.

@@ -1,16 +1,21 @@
-//! NMI: the way to stop CPUs that do not listen. The handler touches only its own CPU block.
+//! NMI: the way to stop CPUs that do not listen, and to see where they are. The handler touches only its own CPU block.
 
 use core::sync::atomic::Ordering;
 
-use super::super::asm;
-use super::percpu;
+use super::super::{apic, asm, paging, panic, time};
+use super::percpu::{self, PerCpu};
+use super::traps::TrapFrame;
 
 /// Called on the NMI stack, at any instant: no lock may be taken here.
-pub(super) fn taken() {
+pub(super) fn taken(frame: &TrapFrame) {
     let cpu = percpu::this();
     cpu.nmis.fetch_add(1, Ordering::Relaxed);
     if cpu.stop.load(Ordering::Acquire) {
         stop_here()
+    }
+    if cpu.trace_wanted.load(Ordering::Acquire) {
+        collect(cpu, frame);
+        cpu.trace_wanted.store(false, Ordering::Release);
     }
 }
 
@@ -18,4 +23,38 @@ pub(super) fn taken() {
 pub(in crate::x86) fn stop_here() -> ! {
     percpu::this().stopped.store(true, Ordering::Release);
     asm::stop()
+}
+
+/// Follows the frame pointers from the interrupted instruction.
+fn collect(cpu: &PerCpu, frame: &TrapFrame) {
+    let (mut rip, mut at) = (frame.rip, frame.rbp);
+    for slot in &cpu.trace {
+        slot.store(rip, Ordering::Relaxed);
+        if rip == 0 || at & 7 != 0 || !paging::is_stack(at, 16) {
+            rip = 0;
+            continue;
+        }
+        // SAFETY: in a mapped stack, aligned; only read.
+        let [next, caller] = unsafe { (at as *const [u64; 2]).read_volatile() };
+        (rip, at) = (caller, if next > at { next } else { 0 });
+    }
+}
+
+/// Logs where another CPU is, if it answers within 10 ms.
+pub(in crate::x86) fn show(cpu: &PerCpu) {
+    cpu.trace_wanted.store(true, Ordering::Release);
+    apic::send_nmi(cpu);
+    for _ in 0..100 {
+        time::spin_us(100);
+        if !cpu.trace_wanted.load(Ordering::Acquire) {
+            for address in &cpu.trace {
+                match address.load(Ordering::Relaxed) {
+                    0 => break,
+                    a => crate::warn!("  {}", panic::Address(a)),
+                }
+            }
+            return;
+        }
+    }
+    crate::warn!("  it does not take NMIs");
 }

@@ -16,6 +16,9 @@ use crate::machine::CpuId;
 /// Most CPUs that this build can use (`NR_CPUS`).
 pub const MAX_CPUS: usize = 1024;
 
+/// Most return addresses that an NMI collects.
+const TRACE: usize = 16;
+
 /// "No deadline" in [`PerCpu::deadline`].
 pub const NO_DEADLINE: u64 = u64::MAX;
 
@@ -36,6 +39,10 @@ pub struct PerCpu {
     pub(in crate::x86) stop: AtomicBool,
     /// Set when the request was obeyed.
     pub(in crate::x86) stopped: AtomicBool,
+    /// Set by a CPU that wants to know where this one is, before its NMI; cleared when `trace` is filled.
+    pub(in crate::x86) trace_wanted: AtomicBool,
+    /// Return addresses, innermost first, 0 after the last.
+    pub(in crate::x86) trace: [AtomicU64; TRACE],
     /// Nesting of fatal traps, to break recursion in the dump.
     pub(in crate::x86) fatal_depth: AtomicU32,
     /// NMIs taken.
@@ -75,6 +82,8 @@ impl PerCpu {
             acpi_uid: AtomicU32::new(0),
             stop: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            trace_wanted: AtomicBool::new(false),
+            trace: [const { AtomicU64::new(0) }; TRACE],
             fatal_depth: AtomicU32::new(0),
             nmis: AtomicU64::new(0),
             spurious: AtomicU64::new(0),

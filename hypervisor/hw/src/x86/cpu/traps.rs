@@ -84,7 +84,7 @@ fn name(vector: u64) -> &'static str {
 /// Called by the entry stub for vectors below 32.
 pub(super) extern "sysv64" fn trap(frame: &mut TrapFrame) {
     match frame.vector {
-        NMI => nmi::taken(),
+        NMI => nmi::taken(frame),
         GENERAL_PROTECTION => match msr::failure_exit(frame.rip) {
             Some(exit) => frame.rip = exit,
             None => fatal(frame),

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use x86_model::acpi::CpuEntry;
 
 use super::cpu::percpu::{self, MAX_CPUS, PerCpu};
-use super::cpu::{self, features, stacks};
+use super::cpu::{self, features, nmi, stacks};
 use super::paging::{self, StackKind};
 use super::{acpi, apic, asm, boot, time};
 use crate::machine::CpuId;
@@ -204,12 +204,15 @@ fn settle(record: &'static Record) {
             let _ = percpu::publish(record.block);
         }
         BROKEN => warn!("The CPU with APIC ID {:#x} is left out", record.apic_id),
-        _ => warn!(
-            "The CPU with APIC ID {:#x} (ACPI UID {}) did not start within {} s and is left out",
-            record.apic_id,
-            record.block.acpi_uid(),
-            TIMEOUT_NS / 1_000_000_000
-        ),
+        _ => {
+            warn!(
+                "The CPU with APIC ID {:#x} (ACPI UID {}) did not start within {} s and is left out; where it is:",
+                record.apic_id,
+                record.block.acpi_uid(),
+                TIMEOUT_NS / 1_000_000_000
+            );
+            nmi::show(record.block);
+        }
     }
 }
 
