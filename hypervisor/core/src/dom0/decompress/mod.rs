@@ -1,9 +1,11 @@
 //! Unpacks a kernel payload into one buffer whose size is known beforehand, so no decoder can allocate without bound.
 
+mod branch;
 mod bzip2;
 mod crc32;
 mod gzip;
 mod lz4;
+mod lzma;
 #[cfg(test)]
 pub(crate) mod tests;
 mod xz;

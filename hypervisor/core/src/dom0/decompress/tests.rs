@@ -1,5 +1,6 @@
 //! Each decoder against streams made by an encoder, and all of them against damaged streams.
 
+use proptest::prelude::*;
 use std::vec::Vec;
 
 use lzma_rust2::{CheckType, FilterType, LzmaOptions, LzmaWriter, Write, XzOptions, XzWriter};
@@ -202,4 +203,81 @@ fn messages_are_one_line() {
         "{text}"
     );
     assert!(!text.contains('\n'));
+}
+
+/// Bytes that the branch filter, matches and literals all find something in.
+fn data() -> impl Strategy<Value = Vec<u8>> {
+    let part = prop_oneof![
+        prop::collection::vec(
+            prop::sample::select(vec![0xe8u8, 0xe9, 0, 0xff, 0xff, 0, 1]),
+            0..60
+        ),
+        prop::collection::vec(any::<u8>(), 0..40),
+        (any::<u8>(), 0usize..700).prop_map(|(b, n)| vec![b; n]),
+        (0usize..2000).prop_map(sample),
+    ];
+    prop::collection::vec(part, 0..8).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #![proptest_config(crate::dom0::elf::tests::cases(150))]
+
+    #[test]
+    fn xz_and_lzma_agree_with_the_encoder(data in data(), preset in 0u32..7, branch: bool, lc in 0u32..5, lp in 0u32..5, pb in 0u32..5) {
+        let mut options = XzOptions::with_preset(preset);
+        options.set_check_sum_type(CheckType::Crc32);
+        options.lzma_options.lc = lc.min(4 - lp);
+        options.lzma_options.lp = lp;
+        options.lzma_options.pb = pb;
+        let alone = options.lzma_options.clone();
+        if branch {
+            options.prepend_pre_filter(FilterType::BcjX86, 0);
+        }
+        let mut writer = XzWriter::new(Vec::new(), options).unwrap();
+        writer.write_all(&data).unwrap();
+        let packed = writer.finish().unwrap();
+        prop_assert!(decompress(Format::Xz, &packed, data.len() as u64).as_ref() == Ok(&data));
+
+        for known in [None, Some(data.len() as u64)] {
+            let mut writer = LzmaWriter::new_use_header(Vec::new(), &alone, known).unwrap();
+            writer.write_all(&data).unwrap();
+            let packed = writer.finish().unwrap();
+            prop_assert!(decompress(Format::Lzma, &packed, data.len() as u64).as_ref() == Ok(&data));
+        }
+    }
+
+    #[test]
+    fn any_bytes_after_the_magic_never_panic(
+        format in prop::sample::select(vec![
+            Format::Gzip, Format::Xz, Format::Zstd, Format::Lz4, Format::Lzma, Format::Bzip2,
+        ]),
+        keep in 0usize..100,
+        tail in prop::collection::vec(any::<u8>(), 0..300),
+        size in 0u64..5000,
+    ) {
+        let (_, packed) = all(600);
+        let good = match packed.into_iter().find(|(f, _)| *f == format) {
+            Some((_, stream)) => stream,
+            None => hex(BZIP2_SAMPLE),
+        };
+        let mut stream = good[..keep.min(good.len())].to_vec();
+        stream.extend(&tail);
+        if let Ok(out) = decompress(format, &stream, size) {
+            prop_assert_eq!(out.len() as u64, size);
+        }
+        let mut file = crate::dom0::bzimage::tests::wrap(&stream);
+        let len = file.len();
+        for (at, byte) in tail.iter().enumerate().take(4) {
+            file[(at * 97 + usize::from(*byte) * 5) % len] = *byte;
+        }
+        // Sizes up to the limit are fine but slow: unpack only small ones.
+        match crate::dom0::bzimage::Image::parse(&file) {
+            Ok(crate::dom0::bzimage::Image::Compressed { unpacked, .. }) if unpacked > 1 << 20 => {}
+            Ok(image) => drop(image.unpack()),
+            Err(error) => {
+                let text = std::format!("{error}");
+                prop_assert!(!text.contains('\n'));
+            }
+        }
+    }
 }
