@@ -20,6 +20,7 @@ use hv_hw::x86::panic::boot_error;
 use hv_hw::x86::{self, Metal, acpi, boot, cpu};
 use hv_hw::{Machine, info, warn};
 use x86_model::PAGE_SIZE;
+use x86_model::acpi::config_windows;
 use x86_model::policy::topology::apic_id;
 
 use crate::settings;
@@ -59,6 +60,7 @@ extern "C" fn xenolith_main(magic: u32, info: u32) -> ! {
                 .and_then(|f| f.pm_timer)
                 .map_or(0, |p| p.address as u16),
         },
+        windows: acpi::table(b"MCFG").map_or_else(Vec::new, |t| config_windows(&t.bytes).collect()),
     };
     if let Err(e) = start::start(hv, &loaded, &choices) {
         boot_error(format_args!("dom0 cannot be made: {e:?}"));

@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering;
 use hv_hw::bootinfo::memmap::{Kind, Range, Region};
 use hv_hw::mem::{build, frames};
 use hv_hw::{Machine, info};
+use x86_model::acpi::ConfigWindow;
 use x86_model::{Gfn, Gpa, Hpa, Mfn, PAGE_SIZE};
 use xen_abi::{DomId, Errno};
 
@@ -20,7 +21,7 @@ use crate::sched::{CpuMask, Params};
 use crate::vcpu::boot_state;
 
 /// What is left to say when the plan is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Choices {
     /// vCPUs.
     pub vcpus: u32,
@@ -28,6 +29,8 @@ pub struct Choices {
     pub pin: bool,
     /// Fixed ports of the host.
     pub ports: PortFacts,
+    /// PCI configuration windows of the host.
+    pub windows: Vec<ConfigWindow>,
 }
 
 /// What a carried-out plan leaves behind; the plan itself, with the unpacked kernel, can be dropped.
@@ -127,7 +130,7 @@ pub fn start(hv: &Hypervisor, loaded: &Loaded, choices: &Choices) -> Result<Arc<
         vcpus: choices.vcpus,
         cpu: CpuPolicy::new(&hv.hw, id, choices.vcpus, version, true),
         io_bitmap: Some(platform::io_bitmap(&hv.hw, choices.ports)),
-        platform: Some(Platform::new(&hv.hw.ioapics())),
+        platform: Some(Platform::new(&hv.hw.ioapics(), choices.windows.clone())),
     };
     let domain = Domain::new(&hv.hw, setup, p2m)?;
     domain.publish_wallclock(hv.wallclock());
@@ -147,6 +150,9 @@ pub fn start(hv: &Hypervisor, loaded: &Loaded, choices: &Choices) -> Result<Arc<
         local.started = true;
     }
     hv.add_domain(domain.clone());
+    if let Some(p) = &domain.platform {
+        info!("PCI: {} functions", p.scan_pci(hv, &domain));
+    }
     first.initialised.store(true, Ordering::SeqCst);
     first.up.store(true, Ordering::SeqCst);
     info!(

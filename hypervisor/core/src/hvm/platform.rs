@@ -6,17 +6,22 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
-use hv_hw::machine::IoApicInfo;
+use hv_hw::machine::{IoApicInfo, MsiMessage};
 use hv_hw::sync::{SpinLock, rank};
 use hv_hw::{Hw, Machine};
-use x86_model::{Gpa, Width};
+use x86_model::acpi::ConfigWindow;
+use x86_model::pci::Bdf;
+use x86_model::{Gpa, Hpa, Width};
 
 use crate::domain::Domain;
 use crate::hvm::vioapic::{IoApicEffect, VIoApics};
+use crate::hvm::vlapic::{DestSpec, Ipi};
 use crate::hypervisor::Hypervisor;
 use crate::irq::{Binding, HostVector, Source};
+use crate::pci::{HwConfig, PciHost, VPci};
 use crate::vcpu::VcpuLocal;
 
 /// Ports that a PVH dom0 does not reach: first and last.
@@ -43,6 +48,9 @@ pub struct PortFacts {
 pub struct Platform {
     rtc_index: SpinLock<u8, { rank::DEVICE }>,
     ioapics: SpinLock<VIoApics, { rank::DEVICE }>,
+    /// PCI configuration space.
+    pci: SpinLock<VPci<HostVector>, { rank::DEVICE }>,
+    windows: Vec<ConfigWindow>,
     /// Host vectors of the bound lines.
     lines: SpinLock<BTreeMap<u32, HostVector>, { rank::DEVICE }>,
 }
@@ -70,9 +78,12 @@ pub fn io_bitmap(hw: &Hw, facts: PortFacts) -> &'static [u8; 8192] {
 }
 
 impl Platform {
-    /// A platform in its reset state, with a virtual IO-APIC for each physical one.
-    pub fn new(ioapics: &[IoApicInfo]) -> Self {
+    /// A platform in its reset state, with a virtual IO-APIC for each physical one and the host's PCI configuration
+    /// windows.
+    pub fn new(ioapics: &[IoApicInfo], windows: Vec<ConfigWindow>) -> Self {
         Platform {
+            pci: SpinLock::new(VPci::new(windows.clone())),
+            windows,
             rtc_index: SpinLock::new(0),
             ioapics: SpinLock::new(VIoApics::new(ioapics)),
             lines: SpinLock::new(BTreeMap::new()),
@@ -81,14 +92,24 @@ impl Platform {
 
     /// Whether an access to this page is emulated.
     pub fn traps(&self, gpa: Gpa) -> bool {
-        self.ioapics.lock().find(gpa).is_some()
+        self.ioapics.lock().find(gpa).is_some() || self.pci.lock().traps(gpa)
     }
 
     /// Reads an emulated device page. `None` if nothing is there.
-    pub fn mmio_read(&self, _hv: &Hypervisor, gpa: Gpa, width: Width) -> Option<u64> {
-        let apics = self.ioapics.lock();
-        let (which, offset) = apics.find(gpa)?;
-        Some(apics.read(which, offset, width))
+    pub fn mmio_read(
+        &self,
+        hv: &Hypervisor,
+        domain: &Domain,
+        gpa: Gpa,
+        width: Width,
+    ) -> Option<u64> {
+        {
+            let apics = self.ioapics.lock();
+            if let Some((which, offset)) = apics.find(gpa) {
+                return Some(apics.read(which, offset, width));
+            }
+        }
+        self.with_pci(hv, domain, |pci, host| pci.mmio_read(gpa, width, host))
     }
 
     /// Writes an emulated device page; false if nothing is there.
@@ -102,13 +123,60 @@ impl Platform {
     ) -> bool {
         let effect = {
             let mut apics = self.ioapics.lock();
-            let Some((which, offset)) = apics.find(gpa) else {
-                return false;
-            };
-            apics.write(which, offset, width, value)
+            apics
+                .find(gpa)
+                .map(|(which, offset)| apics.write(which, offset, width, value))
         };
-        self.apply(hv, domain, effect);
-        true
+        match effect {
+            Some(effect) => {
+                self.apply(hv, domain, effect);
+                true
+            }
+            None => self.with_pci(hv, domain, |pci, host| {
+                pci.mmio_write(gpa, width, value, host)
+            }),
+        }
+    }
+
+    /// Works on the PCI configuration space and takes pages out of the domain's map that became trapped by it.
+    fn with_pci<R>(
+        &self,
+        hv: &Hypervisor,
+        domain: &Domain,
+        f: impl FnOnce(&mut VPci<HostVector>, &mut Host<'_>) -> R,
+    ) -> R {
+        let mut host = Host {
+            hv,
+            domain,
+            config: HwConfig {
+                machine: &hv.hw,
+                windows: &self.windows,
+            },
+        };
+        let (result, unmaps) = {
+            let mut pci = self.pci.lock();
+            let result = f(&mut pci, &mut host);
+            (result, pci.take_unmaps())
+        };
+        // These pages were device memory mapped on first touch: there is no frame to give back.
+        let mapped = unmaps
+            .iter()
+            .filter(|&&gfn| matches!(domain.p2m.unmap(gfn), Ok(Some(_))))
+            .count();
+        if mapped > 0 {
+            hv.flush_domain(domain);
+        }
+        result
+    }
+
+    /// Finds the PCI functions that firmware configured, so that MSI-X tables are trapped before they are touched.
+    pub fn scan_pci(&self, hv: &Hypervisor, domain: &Domain) -> usize {
+        self.with_pci(hv, domain, |pci, host| pci.scan(host))
+    }
+
+    /// Programs a function's MSI and MSI-X registers again after a reset. False if there is no such function.
+    pub fn restore_msi(&self, hv: &Hypervisor, domain: &Domain, bdf: Bdf) -> bool {
+        self.with_pci(hv, domain, |pci, host| pci.restore(bdf, host))
     }
 
     /// Does to the physical line what the guest's programming asks for. Takes no lock of its caller's rank.
@@ -164,7 +232,7 @@ impl Platform {
     pub fn port_write(
         &self,
         hv: &Hypervisor,
-        _domain: &Domain,
+        domain: &Domain,
         local: &mut VcpuLocal,
         port: u16,
         width: Width,
@@ -179,8 +247,66 @@ impl Platform {
                 hv.hw.port_out(0x71, Width::B1, value);
             }
             (0xcf8, Width::B4) => local.pci_address = value,
+            (0xcfc..=0xcff, _) => {
+                let latch = local.pci_address;
+                self.with_pci(hv, domain, |pci, host| {
+                    pci.port_write(latch, port, width, value, host)
+                });
+            }
             _ => {}
         }
+    }
+}
+
+/// The machine behind a domain's PCI configuration space.
+struct Host<'a> {
+    hv: &'a Hypervisor,
+    domain: &'a Domain,
+    config: HwConfig<'a, Hw>,
+}
+
+impl PciHost for Host<'_> {
+    type Vector = HostVector;
+
+    fn config_read(&mut self, bdf: Bdf, register: u16, width: Width) -> u32 {
+        self.config.read(bdf, register, width)
+    }
+    fn config_write(&mut self, bdf: Bdf, register: u16, width: Width, value: u32) {
+        self.config.write(bdf, register, width, value);
+    }
+    fn mmio_read(&mut self, at: Hpa, width: Width) -> u64 {
+        self.hv.hw.mmio_read(at, width).unwrap_or(width.mask())
+    }
+    fn mmio_write(&mut self, at: Hpa, width: Width, value: u64) {
+        self.hv.hw.mmio_write(at, width, value);
+    }
+    fn bind(&mut self, old: Option<HostVector>, guest: &Ipi) -> Option<(HostVector, MsiMessage)> {
+        let source = Source::Msi { guest: *guest };
+        let at = match old {
+            Some(at) => {
+                self.hv.irqs.set(
+                    at,
+                    Binding {
+                        domain: self.domain.id,
+                        source,
+                    },
+                );
+                at
+            }
+            None => self.hv.bind_vector(self.domain, near(guest), source)?,
+        };
+        Some((at, self.hv.hw.msi_message(at.cpu, at.vector)))
+    }
+    fn unbind(&mut self, vector: HostVector) {
+        self.hv.unbind_vector(vector);
+    }
+}
+
+/// The vCPU that an interrupt is probably for, to choose a pCPU by.
+fn near(guest: &Ipi) -> u32 {
+    match guest.dest {
+        DestSpec::Physical(id) => id / 2,
+        _ => 0,
     }
 }
 

@@ -174,7 +174,7 @@ impl Turn<'_> {
             .domain
             .platform
             .as_ref()
-            .and_then(|p| p.mmio_read(self.hv, gpa, width));
+            .and_then(|p| p.mmio_read(self.hv, self.domain, gpa, width));
         found.unwrap_or(width.mask())
     }
 

@@ -60,7 +60,7 @@ impl System {
             vcpus,
             cpu: CpuPolicy::new(&hv.hw, id, vcpus, (4, 17), true),
             io_bitmap: None,
-            platform: Some(Platform::new(&hv.hw.ioapics())),
+            platform: Some(Platform::new(&hv.hw.ioapics(), Vec::new())),
         };
         let dom = Domain::new(&hv.hw, setup, p2m).unwrap();
         for v in dom.vcpus() {
