@@ -13,6 +13,7 @@ esac
 
 find_disk() {
 	for size in /sys/block/*/size; do
+		[ -e "$size" ] || return 1
 		case $size in */loop* | */ram* | */sr*) continue ;; esac
 		if [ $(($(cat "$size") * 512)) -eq "$(option bytes)" ]; then
 			disk=$(basename "$(dirname "$size")")

@@ -76,7 +76,7 @@ pub fn build(iso: &Iso<'_>, out: &Path) -> Result<()> {
     // No compression and few modules: the image is made in a second and GRUB starts faster.
     command.args(["--compress=no", "--fonts=", "--locales=", "--themes="]);
     command.arg("--install-modules=multiboot2 normal iso9660 part_gpt part_msdos fat serial terminal configfile \
-                 search search_fs_file echo all_video efi_gop efi_uga video vga_text gzio boot reboot test ls");
+                 search search_fs_file echo all_video gzio boot reboot test ls");
     if iso.efi_only {
         command.args(["-d", "/usr/lib/grub/x86_64-efi"]);
     }
