@@ -33,7 +33,7 @@ pub struct Args {
     /// Added to dom0's command line.
     #[arg(long, default_value = "")]
     dom0_cmdline: String,
-    /// Boot Debian's Xen instead, with the same dom0 as PVH, for comparison.
+    /// Boot Debian's Xen instead, with the same kernel as PV dom0, for comparison.
     #[arg(long)]
     peer: bool,
     /// Boot the kernel without a hypervisor, for comparison.
@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Result<bool> {
             build::build(&build::Args::default())?
         };
         let extra = if args.peer {
-            " dom0=pvh dom0_mem=768M"
+            " dom0_mem=768M cpuidle=0 mwait-idle=0"
         } else {
             ""
         };

@@ -14,7 +14,7 @@ use vm_tests::Level;
 /// What the VM tests run on instead of Xenolith.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Peer {
-    /// Debian's Xen with the same kernel as PVH dom0.
+    /// Debian's Xen with the same kernel as PV dom0 (a PVH dom0 does not come up on Xen 4.17 in this emulator).
     Xen,
     /// The kernel alone on the bare machine: shows whether a test itself is sound.
     None,

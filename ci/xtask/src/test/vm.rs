@@ -131,7 +131,7 @@ impl Runner {
             }
         } else {
             let extra = if self.peer == Some(Peer::Xen) {
-                "dom0=pvh dom0_mem=768M"
+                "dom0_mem=768M cpuidle=0 mwait-idle=0"
             } else {
                 ""
             };
