@@ -3,6 +3,7 @@
 //! Usage: `cargo run -p abi-check [INCLUDE_DIR]`. A C program that prints the compiler's view of each structure, field and
 //! constant is generated, compiled with `$CC` (or `cc`) and run; its answers are compared with the declarations. Exits
 //! with 1 on any difference. Declarations that the headers cannot confirm carry their reason and are listed.
+#![forbid(unsafe_code)]
 
 mod generate;
 

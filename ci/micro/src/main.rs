@@ -3,6 +3,7 @@
 //!
 //! Xen's side comes from the recording in `reference/`, or from a live run with `--peer xen`. Differences that
 //! are meant are listed with their reasons in `docs/abi/differences.md`; any other one fails the run.
+#![forbid(unsafe_code)]
 
 mod args;
 mod compare;

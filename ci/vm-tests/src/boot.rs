@@ -38,6 +38,7 @@ pub fn rows() -> Vec<VmTest> {
             .machine("pc")
             .efi()
             .extra_time(60),
+        boot("k6.1-2cpu-direct", Normal).direct(),
         VmTest::new("boot/shell", Normal).steps(&[
             Step::See(READY),
             Step::See("This is dom0."),

@@ -10,10 +10,10 @@ pub const FATAL: &[&str] = &[
     "Kernel panic - not syncing",
     "BUG: ",
     "Oops: ",
-    "Xenolith panic",
-    "HYPERVISOR PANIC",
-    "Panic on CPU",
-    "you need to load the kernel first",
+    "PANIC on CPU",
+    "(XEN) Panic on CPU",
+    "panic inside the panic path",
+    "error: you need to load the kernel first",
 ];
 
 /// How much time a run may take; a run includes the levels below its own.
@@ -76,6 +76,8 @@ pub struct VmTest {
     pub end: End,
     /// Seconds on top of the machine's time-out.
     pub extra_time: u64,
+    /// QEMU loads the hypervisor itself, through the PVH entry.
+    pub direct: bool,
     /// Only makes sense with a hypervisor below.
     pub needs_xen: bool,
 }
@@ -98,6 +100,7 @@ impl VmTest {
             steps: Vec::new(),
             end: End::Kill,
             extra_time: 0,
+            direct: false,
             needs_xen: false,
         }
     }
@@ -171,6 +174,12 @@ impl VmTest {
     /// May take longer.
     pub fn extra_time(mut self, seconds: u64) -> Self {
         self.extra_time = seconds;
+        self
+    }
+
+    /// Loaded by QEMU instead of GRUB.
+    pub fn direct(mut self) -> Self {
+        self.direct = true;
         self
     }
 

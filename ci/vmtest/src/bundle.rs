@@ -30,7 +30,7 @@ impl Bundle {
 
     /// Removes what is large and can be made again.
     pub fn drop_media(&self) {
-        for name in ["boot.iso", "disk.img", "efivars.fd"] {
+        for name in ["boot.iso", "modules.bin", "disk.img", "efivars.fd"] {
             // Leaving a file behind costs disk space only.
             let _ = fs::remove_file(self.dir.join(name));
         }

@@ -7,6 +7,8 @@ mod exec;
 mod iso;
 mod lints;
 mod media;
+
+mod micro;
 mod pack;
 mod run;
 mod setup;
@@ -50,6 +52,8 @@ enum Command {
     Lint,
     /// Measure, beside the peer.
     Bench(bench::Args),
+    /// Boot the micro-guests and compare what they see with Xen.
+    Micro(micro::Args),
     /// Boot many times in a row.
     Soak(soak::Args),
 }
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
         Command::Pack(args) => pack::run(&args).map(|()| true),
         Command::Lint => lints::run(),
         Command::Bench(args) => bench::run(&args),
+        Command::Micro(args) => micro::run(&args),
         Command::Soak(args) => soak::run(&args),
     };
     match result {

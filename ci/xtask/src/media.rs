@@ -1,10 +1,105 @@
-//! Boot media of our own tests and of `run`: dom0's RAM disk and CD image, made once per content.
+//! Boot media of our own tests and of `run`: dom0's RAM disk, and a CD image or a file of modules.
 
+use crate::iso as iso_cmd;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
+use vmtest::iso::{self, Iso};
 use vmtest::kernels::Kernel;
-use vmtest::{initramfs, paths};
+use vmtest::machine::Machine;
+use vmtest::qemu::{self, Boot};
+use vmtest::{initramfs, modules_file, paths};
+
+/// Debian's Xen in this emulator: TCG's MWAIT has no extensions, and Xen's idle driver takes them for granted.
+const PEER_CMDLINE: &str = "dom0_mem=768M cpuidle=0 mwait-idle=0";
+
+/// What dom0's kernel runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// Our hypervisor, loaded by GRUB.
+    Xenolith,
+    /// Our hypervisor, loaded by QEMU through its PVH entry.
+    XenolithDirect,
+    /// Debian's Xen, loaded by GRUB.
+    Xen,
+    /// Nothing: the emulated machine itself.
+    Bare,
+}
+
+impl On {
+    /// The console of dom0's kernel.
+    pub fn console(self) -> &'static str {
+        if self == Self::Bare { "ttyS0" } else { "hvc0" }
+    }
+}
+
+/// One boot: what is loaded, with which command lines.
+pub struct Plan<'a> {
+    /// What the kernel runs on.
+    pub on: On,
+    /// The hypervisor.
+    pub hypervisor: &'a Path,
+    /// Added to its command line.
+    pub cmdline: &'a str,
+    /// dom0's kernel.
+    pub kernel: &'a Path,
+    /// dom0's RAM disk.
+    pub initrd: &'a Path,
+    /// Added to dom0's command line.
+    pub dom0_cmdline: &'a str,
+}
+
+impl Plan<'_> {
+    /// Makes the media in `dir` and returns QEMU's arguments, without those of the console.
+    pub fn args(&self, machine: &Machine, dir: &Path) -> Result<Vec<String>> {
+        let line = format!("console={} {}", self.on.console(), self.dom0_cmdline);
+        let mut cmdline = format!("{} {}", iso_cmd::CMDLINE, self.cmdline);
+        let iso_path = dir.join("boot.iso");
+        let modules = dir.join("modules.bin");
+        let boot = match self.on {
+            On::Bare => Boot::Direct {
+                kernel: self.kernel,
+                module: Some(self.initrd),
+                cmdline: &line,
+            },
+            On::XenolithDirect => {
+                let packed =
+                    modules_file::pack(&[(self.kernel, line.as_str()), (self.initrd, "")])?;
+                write_if_changed(&modules, &packed)?;
+                Boot::Direct {
+                    kernel: self.hypervisor,
+                    module: Some(&modules),
+                    cmdline: &cmdline,
+                }
+            }
+            On::Xenolith | On::Xen => {
+                if self.on == On::Xen {
+                    cmdline = format!("{} {PEER_CMDLINE} {}", iso_cmd::CMDLINE, self.cmdline);
+                }
+                let iso = Iso {
+                    hypervisor: self.hypervisor,
+                    cmdline: &cmdline,
+                    kernel: Some(self.kernel),
+                    dom0_cmdline: &line,
+                    initrd: Some(self.initrd),
+                    efi_only: false,
+                };
+                iso::build(&iso, &iso_path)?;
+                Boot::Iso(&iso_path)
+            }
+        };
+        qemu::args(machine, &boot, dir)
+    }
+}
+
+/// The machine called `name`; the peer needs an IOMMU on q35.
+pub fn machine(name: &str, on: On) -> Result<Machine> {
+    Machine::load(if on == On::Xen && name == "q35" {
+        "peer"
+    } else {
+        name
+    })
+}
 
 /// Directory of dom0's scripts.
 pub fn scripts() -> PathBuf {
@@ -13,15 +108,14 @@ pub fn scripts() -> PathBuf {
 
 /// dom0's RAM disk for a kernel, in the build directory.
 pub fn initrd(kernel: &Kernel) -> Result<PathBuf> {
-    let out = paths::target()
-        .join("image")
-        .join(format!("initrd-{}.gz", kernel.series));
-    let bytes = initramfs::build(&initramfs::Contents {
+    let name = format!("initrd-{}.gz", kernel.series);
+    let out = paths::target().join("image").join(name);
+    let contents = initramfs::Contents {
         kernel,
         scripts: &scripts(),
         extra: &[],
-    })?;
-    write_if_changed(&out, &bytes)?;
+    };
+    write_if_changed(&out, &initramfs::build(&contents)?)?;
     Ok(out)
 }
 

@@ -1,12 +1,12 @@
 //! `cargo xtask run`: Xenolith with a Debian dom0 in QEMU, its serial port on this terminal.
 
+use crate::media::{self, On, Plan};
 use crate::setup::{self, Need};
-use crate::{build, iso as iso_cmd, media, ui};
+use crate::{build, ui};
 use anyhow::{Context, Result};
 use std::fs;
-use vmtest::iso::{self, Iso};
 use vmtest::kernels::{self, Kernel};
-use vmtest::machine::{Firmware, Machine};
+use vmtest::machine::Firmware;
 use vmtest::{paths, qemu};
 
 /// Options of `run`.
@@ -39,6 +39,9 @@ pub struct Args {
     /// Boot the kernel without a hypervisor, for comparison.
     #[arg(long, conflicts_with = "peer")]
     native: bool,
+    /// Let QEMU load the hypervisor itself (PVH entry) instead of GRUB: quicker.
+    #[arg(long, conflicts_with_all = ["peer", "native", "efi"])]
+    direct: bool,
     /// Print the QEMU command instead of running it.
     #[arg(long)]
     print: bool,
@@ -49,12 +52,13 @@ pub fn run(args: &Args) -> Result<bool> {
     setup::ensure(Need::Machines)?;
     let kernel = Kernel::find(&args.kernel)?;
     let initrd = media::initrd(&kernel)?;
-    let name = if args.peer && args.machine == "q35" {
-        "peer"
-    } else {
-        &args.machine
+    let on = match (args.peer, args.native, args.direct) {
+        (true, ..) => On::Xen,
+        (_, true, _) => On::Bare,
+        (.., true) => On::XenolithDirect,
+        _ => On::Xenolith,
     };
-    let mut machine = Machine::load(name)?;
+    let mut machine = media::machine(&args.machine, on)?;
     machine.cpus = args.cpus;
     machine.memory = args.mem.clone();
     if args.efi {
@@ -62,43 +66,22 @@ pub fn run(args: &Args) -> Result<bool> {
     }
     let dir = paths::target().join("run");
     fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    let iso_path = dir.join("boot.iso");
-    let boot = if args.native {
-        let cmdline = format!("console=ttyS0 {}", args.dom0_cmdline);
-        qemu::args(
-            &machine,
-            &qemu::Boot::Direct {
-                kernel: &kernel.image,
-                module: Some(&initrd),
-                cmdline: &cmdline,
-            },
-            &dir,
-        )?
-    } else {
-        let hypervisor = if args.peer {
-            kernels::peer_xen()?
-        } else {
-            build::build(&build::Args::default())?
-        };
-        let extra = if args.peer {
-            " dom0_mem=768M cpuidle=0 mwait-idle=0"
-        } else {
-            ""
-        };
-        let iso = Iso {
-            hypervisor: &hypervisor,
-            cmdline: &format!("{}{extra} {}", iso_cmd::CMDLINE, args.cmdline),
-            kernel: Some(&kernel.image),
-            dom0_cmdline: &format!("{} {}", iso_cmd::DOM0_CMDLINE, args.dom0_cmdline),
-            initrd: Some(&initrd),
-            efi_only: false,
-        };
-        let step = ui::step("make the boot image");
-        iso::build(&iso, &iso_path)?;
-        step.end("ok", "");
-        qemu::args(&machine, &qemu::Boot::Iso(&iso_path), &dir)?
+    let hypervisor = match on {
+        On::Xen => kernels::peer_xen()?,
+        On::Bare => kernel.image.clone(),
+        On::Xenolith | On::XenolithDirect => build::build(&build::Args::default())?,
     };
-    let mut all = boot;
+    let plan = Plan {
+        on,
+        hypervisor: &hypervisor,
+        cmdline: &args.cmdline,
+        kernel: &kernel.image,
+        initrd: &initrd,
+        dom0_cmdline: &args.dom0_cmdline,
+    };
+    let step = ui::step("make the boot image");
+    let mut all = plan.args(&machine, &dir)?;
+    step.end("ok", "");
     all.extend(
         [
             "-chardev",

@@ -16,6 +16,7 @@ const MATRIX: &[(&str, &[&str])] = &[
     ("dom0-shim", &["xen-sys", "xen-abi"]),
     ("abi-check", &["xen-abi"]),
     ("fuzz", &["xen-abi", "x86-model", "hv-hw", "hv-core"]),
+    ("micro", &[]),
     ("vmtest", &[]),
     ("vm-tests", &["vmtest"]),
     // For the formats that the image reads (symbol table, module bundle).

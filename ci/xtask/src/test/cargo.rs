@@ -1,7 +1,8 @@
 //! Checks that Cargo runs: format, lints, host tests.
 
+use super::Peer;
 use super::report::Report;
-use crate::{exec, setup, ui};
+use crate::{exec, micro, setup, ui};
 use std::process::Command;
 
 /// `cargo fmt --check`.
@@ -90,6 +91,44 @@ pub fn host_tests(report: &mut Report) {
             "host",
             "the test is marked #[ignore]: too long for every run",
         );
+    }
+}
+
+/// The declarations of `xen-abi` against Xen's own headers.
+pub fn abi_check(report: &mut Report) {
+    let mut cargo = exec::cargo();
+    cargo.args(["run", "--quiet", "--package", "abi-check"]);
+    let result = exec::step("abi", cargo);
+    if let Some(summary) = result.as_ref().ok().and_then(|o| o.lines.last()) {
+        ui::say(summary);
+    }
+    report.add("abi", result.map(drop).map_err(|e| format!("{e:#}")));
+}
+
+/// One micro-guest; with the peer, its facts come from a live run there instead of the recording.
+pub fn micro_guest(guest: &str, peer: Option<Peer>, report: &mut Report) {
+    let name = format!("micro/{guest}");
+    let mut args = vec![guest];
+    if peer == Some(Peer::Xen) {
+        args.extend(["--peer", "xen"]);
+    }
+    let step = ui::step(&name);
+    let output = match exec::collect(micro::runner(&args), |line| step.detail(line)) {
+        Ok(output) => output,
+        Err(error) => return report.add(&name, Err(format!("{error:#}"))),
+    };
+    step.end(if output.ok { "ok" } else { "FAIL" }, "");
+    if peer.is_some() {
+        println!("{}", output.tail());
+    }
+    let skipped = output
+        .lines
+        .last()
+        .is_some_and(|l| l.ends_with(" 1 skipped"));
+    match output.ok {
+        true if skipped => report.skip(&name, "the guest finds nothing to test on this machine"),
+        true => report.add(&name, Ok(())),
+        false => report.add(&name, Err(format!("\n{}", output.tail()))),
     }
 }
 

@@ -5,7 +5,7 @@ mod report;
 pub mod vm;
 
 use crate::setup::{self, Need};
-use crate::{build, lints};
+use crate::{build, lints, micro};
 use anyhow::Result;
 use clap::ValueEnum;
 use report::Report;
@@ -49,6 +49,7 @@ const CHECKS: &[&str] = &[
     "clippy/metal",
     "lint",
     "host",
+    "abi",
     "build",
 ];
 
@@ -78,14 +79,20 @@ pub fn run(args: &Args) -> Result<bool> {
         .copied()
         .filter(|c| wanted(c) && args.peer.is_none())
         .collect();
+    let micro: Vec<String> = micro::guests()
+        .into_iter()
+        .filter(|g| wanted(&format!("micro/{g}")) && args.peer != Some(Peer::None))
+        .collect();
     if args.list {
         checks.iter().for_each(|c| println!("{c}"));
+        micro.iter().for_each(|g| println!("micro/{g}"));
         vm.iter().for_each(|t| println!("vm/{}", t.name));
         return Ok(true);
     }
     let mut report = Report::default();
-    let needs_machines = !vm.is_empty();
-    setup::ensure(if needs_machines {
+    let machines = !vm.is_empty() || !micro.is_empty();
+    let headers = checks.contains(&"abi");
+    setup::ensure(if machines || headers {
         Need::Machines
     } else {
         Need::Build
@@ -103,25 +110,28 @@ pub fn run(args: &Args) -> Result<bool> {
                 );
             })?,
             "host" => cargo::host_tests(&mut report),
+            "abi" => cargo::abi_check(&mut report),
             _ => {}
         }
     }
-    let need_image = args.peer.is_none() && (needs_machines || checks.contains(&"build"));
     let mut image_ok = true;
-    if need_image {
+    // With a peer the micro-guests still run on both; the VM tests run on the peer alone.
+    if checks.contains(&"build") || !micro.is_empty() || (machines && args.peer.is_none()) {
         let built = build::build(&build::Args::default());
         image_ok = built.is_ok();
         report.add("build", built.map(drop).map_err(|e| format!("{e:#}")));
     }
-    if !vm.is_empty() && image_ok {
+    if !image_ok {
+        let names = micro.iter().map(|g| format!("micro/{g}"));
+        let names = names.chain(vm.iter().map(|t| format!("vm/{}", t.name)));
+        names.for_each(|name| report.add(&name, Err("the image was not built".into())));
+        return Ok(report.close());
+    }
+    micro
+        .iter()
+        .for_each(|guest| cargo::micro_guest(guest, args.peer, &mut report));
+    if !vm.is_empty() {
         vm::run_all(&vm, args.peer, args.jobs, &mut report)?;
-    } else {
-        vm.iter().for_each(|t| {
-            report.add(
-                &format!("vm/{}", t.name),
-                Err("the image was not built".into()),
-            )
-        });
     }
     Ok(report.close())
 }

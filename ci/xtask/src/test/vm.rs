@@ -2,7 +2,8 @@
 
 use super::Peer;
 use super::report::Report;
-use crate::{iso as iso_cmd, media, ui};
+use crate::media::{self, On, Plan};
+use crate::ui;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,10 +14,9 @@ use std::{env, fs, thread};
 use vm_tests::{End, FATAL, Step, VmTest};
 use vmtest::bundle::Bundle;
 use vmtest::console::Outcome;
-use vmtest::iso::{self, Iso};
 use vmtest::kernels::{self, Kernel};
-use vmtest::machine::{Firmware, Machine};
-use vmtest::qemu::{self, Boot, Vm};
+use vmtest::machine::Firmware;
+use vmtest::qemu::Vm;
 use vmtest::{kernels as cache, paths};
 
 /// Lines of console shown for a failed test.
@@ -92,12 +92,13 @@ impl Runner {
             .kernels
             .get(test.kernel)
             .with_context(|| format!("no kernel {}", test.kernel))?;
-        let mut machine =
-            Machine::load(if self.peer == Some(Peer::Xen) && test.machine == "q35" {
-                "peer"
-            } else {
-                test.machine
-            })?;
+        let on = match self.peer {
+            Some(Peer::Xen) => On::Xen,
+            Some(Peer::None) => On::Bare,
+            None if test.direct => On::XenolithDirect,
+            None => On::Xenolith,
+        };
+        let mut machine = media::machine(test.machine, on)?;
         machine.cpus = test.cpus;
         if test.firmware == Firmware::Efi {
             machine.firmware = Firmware::Efi;
@@ -105,15 +106,7 @@ impl Runner {
         machine
             .devices
             .extend(test.devices.iter().map(|s| s.to_string()));
-        let console = if self.peer == Some(Peer::None) {
-            "ttyS0"
-        } else {
-            "hvc0"
-        };
-        let mut line = format!(
-            "console={console} xt.cpus={} {}",
-            test.cpus, test.dom0_cmdline
-        );
+        let mut line = format!("xt.cpus={} {}", test.cpus, test.dom0_cmdline);
         if let Some(script) = test.script {
             line += &format!(" xt.test={script}");
         }
@@ -122,31 +115,15 @@ impl Runner {
             link(&disk, &bundle.dir.join("disk.img"))?;
             line += &format!(" xt.bytes={} xt.md5={md5}", u64::from(test.disk_mib) << 20);
         }
-        let iso_path = bundle.dir.join("boot.iso");
-        let boot = if self.peer == Some(Peer::None) {
-            Boot::Direct {
-                kernel: &kernel.image,
-                module: Some(initrd),
-                cmdline: &line,
-            }
-        } else {
-            let extra = if self.peer == Some(Peer::Xen) {
-                "dom0_mem=768M cpuidle=0 mwait-idle=0"
-            } else {
-                ""
-            };
-            let iso = Iso {
-                hypervisor: &self.hypervisor,
-                cmdline: &format!("{} {extra} {}", iso_cmd::CMDLINE, test.cmdline),
-                kernel: Some(&kernel.image),
-                dom0_cmdline: &line,
-                initrd: Some(initrd),
-                efi_only: false,
-            };
-            iso::build(&iso, &iso_path)?;
-            Boot::Iso(&iso_path)
+        let plan = Plan {
+            on,
+            hypervisor: &self.hypervisor,
+            cmdline: test.cmdline,
+            kernel: &kernel.image,
+            initrd,
+            dom0_cmdline: &line,
         };
-        let args = qemu::args(&machine, &boot, &bundle.dir)?;
+        let args = plan.args(&machine, &bundle.dir)?;
         let seconds = (machine.timeout + test.extra_time) as f32 * self.scale;
         Ok((
             Vm::start(args, &bundle.dir)?,

@@ -1,0 +1,51 @@
+//! `cargo xtask micro`: the micro-guests, each booted as dom0; the work is done by `ci/micro`.
+
+use crate::setup::{self, Need};
+use crate::{build, exec};
+use anyhow::{Context, Result};
+use std::ffi::OsString;
+use std::process::Command;
+use vmtest::paths;
+
+/// Options of `micro`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Names of guests and options of the runner; `cargo xtask micro -- --help` lists them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<OsString>,
+}
+
+/// Builds the hypervisor and runs the guests.
+pub fn run(args: &Args) -> Result<bool> {
+    setup::ensure(Need::Machines)?;
+    build::build(&build::Args::default())?;
+    let status = runner(&args.rest).status().context("cannot run cargo")?;
+    Ok(status.success())
+}
+
+/// The runner with its arguments.
+pub fn runner<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
+    let mut cargo = exec::cargo();
+    cargo
+        .args(["run", "--quiet", "--package", "micro", "--"])
+        .args(args);
+    cargo
+}
+
+/// The names of all guests that every test run boots.
+pub fn guests() -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(paths::root().join("ci/guests")) else {
+        return Vec::new();
+    };
+    let dirs = entries
+        .filter_map(|e| e.ok())
+        .map(|e| e.path())
+        .filter(|p| p.join("main.rs").exists());
+    let mut names: Vec<String> = dirs
+        .filter_map(|p| p.file_name().map(|n| n.to_string_lossy().into_owned()))
+        .collect();
+    // The measuring guest has no verdict of its own.
+    names.retain(|n| n != "bench");
+    names.sort();
+    names
+}
