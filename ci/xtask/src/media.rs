@@ -2,13 +2,14 @@
 
 use crate::iso as iso_cmd;
 use anyhow::{Context, Result};
+use hv_hw::bootinfo::bundle;
 use std::fs;
 use std::path::{Path, PathBuf};
 use vmtest::iso::{self, Iso};
 use vmtest::kernels::Kernel;
 use vmtest::machine::Machine;
 use vmtest::qemu::{self, Boot};
-use vmtest::{initramfs, modules_file, paths};
+use vmtest::{initramfs, paths};
 
 /// Debian's Xen in this emulator: TCG's MWAIT has no extensions, and Xen's idle driver takes them for granted.
 const PEER_CMDLINE: &str = "dom0_mem=768M cpuidle=0 mwait-idle=0";
@@ -63,8 +64,11 @@ impl Plan<'_> {
                 cmdline: &line,
             },
             On::XenolithDirect => {
-                let packed =
-                    modules_file::pack(&[(self.kernel, line.as_str()), (self.initrd, "")])?;
+                let read = |path: &Path| {
+                    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+                };
+                let (kernel, initrd) = (read(self.kernel)?, read(self.initrd)?);
+                let packed = bundle::pack(&[(&kernel, &line), (&initrd, "")]);
                 write_if_changed(&modules, &packed)?;
                 Boot::Direct {
                     kernel: self.hypervisor,
