@@ -6,6 +6,7 @@
 mod boot;
 mod devices;
 mod power;
+mod refuse;
 mod row;
 mod smp;
 
@@ -16,6 +17,7 @@ pub use row::{End, FATAL, Level, READY, Step, VmTest};
 /// Every test, in the order in which they are run: what the others stand on comes first.
 pub fn all() -> Vec<VmTest> {
     let mut rows = boot::rows();
+    rows.extend(refuse::rows());
     rows.extend(power::rows());
     rows.extend(smp::rows());
     rows.extend(devices::rows());

@@ -10,10 +10,10 @@ pub const FATAL: &[&str] = &[
     "Kernel panic - not syncing",
     "BUG: ",
     "Oops: ",
-    "PANIC on CPU",
     "(XEN) Panic on CPU",
     "panic inside the panic path",
     "error: you need to load the kernel first",
+    "Xenolith cannot start",
 ];
 
 /// How much time a run may take; a run includes the levels below its own.

@@ -50,13 +50,13 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     crate::error!("****************************************");
     match info.location() {
         Some(at) => crate::error!(
-            "PANIC on CPU {}: {} ({}:{})",
+            "Panic on CPU {}: {} ({}:{})",
             cpu(),
             info.message(),
             at.file(),
             at.line()
         ),
-        None => crate::error!("PANIC on CPU {}: {}", cpu(), info.message()),
+        None => crate::error!("Panic on CPU {}: {}", cpu(), info.message()),
     }
     let frame: u64;
     // SAFETY: reads a register.
