@@ -21,6 +21,7 @@ use crate::hvm::vioapic::{IoApicEffect, VIoApics};
 use crate::hvm::vlapic::{DestSpec, Ipi};
 use crate::hypervisor::Hypervisor;
 use crate::irq::{Binding, HostVector, Source};
+use crate::p2m::PageType;
 use crate::pci::{HwConfig, PciHost, VPci};
 use crate::vcpu::VcpuLocal;
 
@@ -158,9 +159,11 @@ impl Platform {
             let result = f(&mut pci, &mut host);
             (result, pci.take_unmaps())
         };
-        // These pages were device memory mapped on first touch: there is no frame to give back.
+        // Device memory mapped on first touch: there is no frame to give back. A BAR that is placed over memory (while its
+        // size is probed, say) takes none away.
         let mapped = unmaps
             .iter()
+            .filter(|&&gfn| domain.p2m.page_type(gfn) == Some(PageType::Mmio))
             .filter(|&&gfn| matches!(domain.p2m.unmap(gfn), Ok(Some(_))))
             .count();
         if mapped > 0 {
@@ -214,7 +217,8 @@ impl Platform {
     pub fn port_read(
         &self,
         hv: &Hypervisor,
-        _local: &VcpuLocal,
+        domain: &Domain,
+        local: &VcpuLocal,
         port: u16,
         width: Width,
     ) -> Option<u32> {
@@ -223,6 +227,13 @@ impl Platform {
                 let index = self.rtc_index.lock();
                 hv.hw.port_out(0x70, Width::B1, u32::from(*index));
                 Some(hv.hw.port_in(0x71, Width::B1))
+            }
+            (0xcf8, Width::B4) => Some(local.pci_address),
+            (0xcfc..=0xcff, _) => {
+                let latch = local.pci_address;
+                Some(self.with_pci(hv, domain, |pci, host| {
+                    pci.port_read(latch, port, width, host)
+                }))
             }
             _ => None,
         }

@@ -157,6 +157,9 @@ impl Hypervisor {
                     self.hw.mask_gsi(gsi, true);
                 }
                 self.hw.eoi();
+                if let Some(d) = domain {
+                    self.line_raised(&d, gsi);
+                }
             }
         }
     }

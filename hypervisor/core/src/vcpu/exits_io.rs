@@ -37,7 +37,7 @@ impl Turn<'_> {
         let all_ones = width.mask() as u32;
         match &self.domain.platform {
             Some(p) => p
-                .port_read(self.hv, self.local, port, width)
+                .port_read(self.hv, self.domain, self.local, port, width)
                 .unwrap_or(all_ones),
             None => all_ones,
         }
