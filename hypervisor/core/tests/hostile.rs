@@ -16,6 +16,9 @@ impl Random {
         self.0 ^= self.0 << 17;
         self.0
     }
+    fn one_in(&mut self, n: u64) -> bool {
+        self.next().is_multiple_of(n)
+    }
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[(self.next() % from.len() as u64) as usize]
     }
@@ -61,24 +64,23 @@ fn dispatcher_survives_hostile_arguments() {
         {
             s.poke(at, &bytes);
         }
-        let number = if r.next() % 50 == 0 {
+        let number = if r.one_in(50) {
             r.value()
         } else {
             r.pick(&numbers)
         };
         let mut args = [r.next() % 32, r.value(), r.value(), r.value(), r.value()];
-        if r.next() % 2 == 0 {
+        if r.one_in(2) {
             args[1] = at;
         }
-        if r.next() % 3 == 0 {
+        if r.one_in(3) {
             args[2] = at;
         }
-        if number == 7 && r.next() % 2 == 0 {
+        if number == 7 && r.one_in(2) {
             args[0] = at;
-            s.dom
-                .p2m
-                .frame(x86_model::Gfn(at >> 12))
-                .map(|_| s.poke(at + 4, &0x0300_0001u32.to_le_bytes()));
+            if s.dom.p2m.frame(x86_model::Gfn(at >> 12)).is_some() {
+                s.poke(at + 4, &0x0300_0001u32.to_le_bytes());
+            }
         }
         // dom0's own shutdown ends the machine, by design.
         if number == 29 && args[0] == 2 {

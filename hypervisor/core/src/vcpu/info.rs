@@ -200,7 +200,7 @@ mod tests {
             } else {
                 ticks >> -shift
             };
-            let ns = scaled * u128::from(mul) >> 32;
+            let ns = (scaled * u128::from(mul)) >> 32;
             assert!(
                 ns.abs_diff(1_000_000_000) < 20,
                 "{khz} kHz: {ns} (mul {mul:#x} shift {shift})"

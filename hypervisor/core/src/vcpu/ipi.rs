@@ -79,12 +79,11 @@ pub fn take_reset(turn: &mut Turn<'_>) {
             if let Some(Reset {
                 sipi: Some(vector), ..
             }) = turn.local.reset.take()
+                && vcpu.waits_for_sipi.swap(false, Ordering::SeqCst)
             {
-                if vcpu.waits_for_sipi.swap(false, Ordering::SeqCst) {
-                    boot_state::sipi(turn.local, vector);
-                    turn.local.started = true;
-                    vcpu.up.store(true, Ordering::SeqCst);
-                }
+                boot_state::sipi(turn.local, vector);
+                turn.local.started = true;
+                vcpu.up.store(true, Ordering::SeqCst);
             }
         }
     }
