@@ -62,6 +62,8 @@ pub struct Hypervisor {
     scale: (u32, i8),
     wall_offset: SpinLock<Wallclock, { rank::DEVICE }>,
     console_owner: AtomicU32,
+    /// The earliest deadline of a domain's watchdog.
+    pub(crate) watchdog_at: AtomicU64,
 }
 
 /// Wall time at system time 0.
@@ -90,6 +92,7 @@ impl Hypervisor {
             scale,
             wall_offset: SpinLock::new(Wallclock { secs, nsecs }),
             console_owner: AtomicU32::new(0),
+            watchdog_at: AtomicU64::new(NEVER),
         }
     }
 

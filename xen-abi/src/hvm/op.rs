@@ -21,6 +21,13 @@ abi_header! {
             @2 _pad: [u16; 3] as "pad",
             @8 gpa: u64,
         }
+        /// [`op::XENTRACE`].
+        HvmXentrace "struct xen_hvm_xentrace" [32] {
+            @0 event: u16,
+            /// Bytes of `extra` that are used.
+            @2 extra_bytes: u16,
+            @4 extra: [u8; 28],
+        }
         /// [`op::GET_TIME`].
         HvmGetTime "struct xen_hvm_get_time" [8] {
             /// Out: nanoseconds.

@@ -5,6 +5,7 @@ pub mod grants;
 mod new;
 pub mod params;
 mod stop;
+pub mod watchdog;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -130,6 +131,8 @@ pub struct Domain {
     pub platform: Option<Platform>,
     /// Times that an unlisted device page was mapped on first touch.
     pub mmio_fixups: AtomicU64,
+    /// Watchdogs.
+    pub watchdogs: watchdog::Watchdogs,
     stopped: AtomicU8,
     vcpus: Box<[VcpuRef]>,
 }

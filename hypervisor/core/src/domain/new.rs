@@ -79,6 +79,7 @@ impl Domain {
                 period: AtomicU64::new(0),
                 next_tick: AtomicU64::new(NEVER),
                 wake_at: AtomicU64::new(NEVER),
+                pinned_from: SpinLock::new(None),
                 areas: Areas::new(&shared_info, index),
                 runstate: RunState::new(hw.now_ns()),
                 stats: Default::default(),
@@ -104,6 +105,7 @@ impl Domain {
             vm_assist: AtomicU32::new(0),
             platform: setup.platform,
             mmio_fixups: AtomicU64::new(0),
+            watchdogs: Default::default(),
             stopped: AtomicU8::new(RUNNING),
             vcpus,
         }))

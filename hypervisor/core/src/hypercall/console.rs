@@ -2,6 +2,7 @@
 
 use hv_hw::Machine;
 use xen_abi::Errno;
+use xen_abi::console::io;
 
 use super::{Call, HcResult, ptr};
 
@@ -11,14 +12,12 @@ const CHUNK: usize = 256;
 /// `console_io`: (0, count, buffer) writes, (1, count, buffer) reads.
 pub fn handle(call: &mut Call<'_, '_>, [cmd, count, buffer, ..]: [u64; 5]) -> HcResult {
     call.privileged()?;
-    // Xen takes cmd and count as int.
+    // Xen takes both as 32-bit numbers.
     let count = count as u32 as usize;
-    if count > i32::MAX as usize {
-        return Err(Errno::E2BIG);
-    }
     match cmd as u32 {
-        0 => write(call, count, buffer),
-        1 => read(call, count, buffer),
+        io::WRITE => write(call, count, buffer),
+        io::READ if count > i32::MAX as usize => Err(Errno::E2BIG),
+        io::READ => read(call, count, buffer),
         _ => Err(Errno::ENOSYS),
     }
 }

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use x86_model::Gfn;
-use xen_abi::hvm::op::{HvmEvtchnUpcallVector, HvmGetMemType, HvmParam, op};
+use xen_abi::hvm::op::{HvmEvtchnUpcallVector, HvmGetMemType, HvmParam, HvmXentrace, op};
 use xen_abi::{DomId, Errno};
 
 use super::{Call, HcResult, ptr};
@@ -32,6 +32,7 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
         }
         // Shadow paging only: with nested paging there is nothing to hint, and success would make Linux call it for ever.
         op::PAGETABLE_DYING => Err(Errno::EINVAL),
+        op::XENTRACE => trace(call, arg),
         op::ALTP2M => Err(Errno::EOPNOTSUPP),
         // vm_event: there is no listener.
         op::GUEST_REQUEST_VM_EVENT => {
@@ -43,6 +44,17 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
         }
         _ => Err(Errno::ENOSYS),
     }
+}
+
+/// `HVMOP_xentrace`: a record for the trace buffer. There is none, so it is dropped, as on Xen while tracing is off.
+fn trace(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
+    /// Records of a guest have a 12-bit number.
+    const MAX_EVENT: u16 = 0xfff;
+    let a: HvmXentrace = call.memory().read(ptr(arg))?;
+    if a.event > MAX_EVENT || usize::from(a.extra_bytes) > a.extra.len() {
+        return Err(Errno::EINVAL);
+    }
+    Ok(0)
 }
 
 fn is_self(call: &Call<'_, '_>, id: DomId) -> bool {
@@ -65,6 +77,9 @@ fn set_param(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
             }
         }
         params::TRIPLE_FAULT_REASON if a.value > 5 => return Err(Errno::EINVAL),
+        // Where the ACPI timer's ports are; no domain has an emulated one.
+        params::ACPI_IOPORTS_LOCATION => return Err(Errno::ENODEV),
+        params::X87_FIP_WIDTH if !matches!(a.value, 0 | 4 | 8) => return Err(Errno::EINVAL),
         _ => {}
     }
     target.params.set(a.index, a.value);

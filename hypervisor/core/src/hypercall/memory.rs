@@ -4,12 +4,14 @@
 
 use alloc::vec::Vec;
 
-use hv_hw::mem::{FrameRef, frames, total_frames};
+use hv_hw::mem::{FrameRef, frames, free_frames};
 use x86_model::Gfn;
-use xen_abi::memory::{MemoryDomain, MemoryReservation, RemoveFromPhysmap, cmd, op};
-use xen_abi::{DomId, Errno};
+use xen_abi::Errno;
+use xen_abi::memory::{
+    MemoryDomain, MemoryExchange, MemoryReservation, PodTarget, RemoveFromPhysmap, cmd, op,
+};
 
-use super::{Call, HcResult, memory_map, physmap, ptr};
+use super::{Call, HcResult, memory_map, physmap, ptr, resource};
 use crate::domain::DomainRef;
 use crate::p2m::{PageType, Removed};
 
@@ -28,6 +30,7 @@ pub fn handle(call: &mut Call<'_, '_>, [command, arg, ..]: [u64; 5]) -> HcResult
             | op::POPULATE_PHYSMAP
             | op::ADD_TO_PHYSMAP
             | op::ADD_TO_PHYSMAP_BATCH
+            | op::ACQUIRE_RESOURCE
     );
     if start != 0 && !takes_extents {
         return Err(Errno::EINVAL);
@@ -44,10 +47,15 @@ pub fn handle(call: &mut Call<'_, '_>, [command, arg, ..]: [u64; 5]) -> HcResult
         op::ADD_TO_PHYSMAP_BATCH => physmap::add_batch(call, start, arg),
         op::REMOVE_FROM_PHYSMAP => remove(call, arg),
         op::MEMORY_MAP => memory_map::own(call, arg),
+        op::SET_MEMORY_MAP => memory_map::set(call, arg),
+        op::SET_POD_TARGET | op::GET_POD_TARGET => pod_target(call, arg),
+        // No pages are shared between domains.
+        op::GET_SHARING_FREED_PAGES | op::GET_SHARING_SHARED_PAGES => Ok(0),
         op::CLAIM_PAGES => claim(call, arg),
-        op::GET_VNUMAINFO => Err(Errno::EOPNOTSUPP),
+        op::GET_VNUMAINFO | op::MACHPHYS_COMPAT_MFN_LIST => Err(Errno::EOPNOTSUPP),
         op::RESERVED_DEVICE_MEMORY_MAP => memory_map::reserved_devices(call, arg),
-        op::EXCHANGE | op::SET_MEMORY_MAP => Err(Errno::EINVAL),
+        op::ACQUIRE_RESOURCE => resource::acquire(call, start, arg),
+        op::EXCHANGE => exchange(call, arg),
         _ => Err(Errno::ENOSYS),
     }
 }
@@ -163,14 +171,41 @@ fn remove(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
     Ok(0)
 }
 
+/// `XENMEM_claim_pages`: whether the domain can get that many pages in all. Nothing is set aside, so a claim only fails
+/// early what would fail later.
 fn claim(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
     call.privileged()?;
     let r: MemoryReservation = call.memory().read(ptr(arg))?;
-    if r.extent_start != 0 || r.nr_extents > total_frames() as u64 {
+    if r.extent_start != 0 || r.extent_order != 0 || r.mem_flags != 0 {
         return Err(Errno::EINVAL);
     }
-    if r.domid == DomId::SELF {
+    let target = call.hv().domain(r.domid).ok_or(Errno::ESRCH)?;
+    let has = target.p2m.pages() as u64;
+    match r.nr_extents {
+        0 => Ok(0),
+        n if n <= has || n > target.max_pages() => Err(Errno::EINVAL),
+        n if n - has > free_frames() as u64 => Err(Errno::ENOMEM),
+        _ => Ok(0),
+    }
+}
+
+/// `XENMEM_set_pod_target` and `XENMEM_get_pod_target`: no domain is populated on demand, so there is nothing to change and
+/// all of its pages are there.
+fn pod_target(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
+    call.privileged()?;
+    let mut a: PodTarget = call.memory().read(ptr(arg))?;
+    let target = call.target(a.domid)?;
+    a.tot_pages = target.p2m.pages() as u64;
+    (a.pod_cache_pages, a.pod_entries) = (0, 0);
+    call.memory().write(ptr(arg), &a)?;
+    Ok(0)
+}
+
+/// `XENMEM_exchange` is for domains that know machine addresses; only the empty exchange succeeds.
+fn exchange(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
+    let a: MemoryExchange = call.memory().read(ptr(arg))?;
+    if a.nr_exchanged != 0 || a.input.nr_extents != 0 || a.output.nr_extents != 0 {
         return Err(Errno::EINVAL);
     }
-    call.hv().domain(r.domid).map(|_| 0).ok_or(Errno::ESRCH)
+    Ok(0)
 }

@@ -13,6 +13,7 @@ mod multicall;
 mod physdev;
 mod physmap;
 mod platform;
+mod resource;
 mod sched;
 mod vcpu;
 mod vcpu_context;
@@ -149,12 +150,17 @@ pub const TABLE: [Row; 64] = {
     t[37] = refused("kexec_op");
     t[38] = refused("tmem_op");
     t[39] = refused("argo_op");
-    t[40] = refused("xenpmu_op");
+    t[40] = row("xenpmu_op", no_pmu);
     t[41] = refused("dm_op");
     t[42] = refused("hypfs_op");
     t[48] = refused("mca");
     t
 };
+
+/// `xenpmu_op`: performance counters are not shared with guests, as on Xen unless `vpmu=` asks for it.
+fn no_pmu(_: &mut Call<'_, '_>, _: [u64; 5]) -> HcResult {
+    Err(Errno::EOPNOTSUPP)
+}
 
 /// Handles a VMCALL/VMMCALL of `len` bytes.
 #[inline]

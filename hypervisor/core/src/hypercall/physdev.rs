@@ -4,7 +4,8 @@
 use x86_model::pci::Bdf;
 use xen_abi::Errno;
 use xen_abi::physdev::{
-    PhysdevPciDevice, PhysdevPciDeviceAdd, PhysdevPciMmcfgReserved, PhysdevRestoreMsi, op,
+    PhysdevDbgpOp, PhysdevPciDevice, PhysdevPciDeviceAdd, PhysdevPciMmcfgReserved,
+    PhysdevRestoreMsi, op,
 };
 
 use super::{Call, HcResult, ptr};
@@ -37,7 +38,11 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
             let a: PhysdevPciDevice = call.memory().read(ptr(arg))?;
             restore_msi(call, a.seg, a.bus, a.devfn)
         }
-        op::DBGP_OP => Err(Errno::ENOSYS),
+        op::DBGP_OP => {
+            // The hypervisor has no USB debug port to give up or to take back.
+            let _: PhysdevDbgpOp = call.memory().read(ptr(arg))?;
+            Ok(0)
+        }
         _ => Err(Errno::ENOSYS),
     }
 }

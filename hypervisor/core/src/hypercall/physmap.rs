@@ -113,8 +113,9 @@ fn add_one(
             removed.extend(target.p2m.map(gfn, frame, PageType::Ram, true)?);
             Ok(())
         }
+        // Needs the owner's name, which only the batch carries.
         mapspace::GMFN_FOREIGN => Err(Errno::ENOSYS),
-        _ => Err(Errno::ENOSYS),
+        _ => Err(Errno::EINVAL),
     }
 }
 
@@ -126,10 +127,11 @@ fn place_shared(
     removed: &mut Vec<Removed>,
 ) -> Result<(), Errno> {
     let mfn = frame.mfn();
-    if let Some(old) = target.note_shared(mfn, gfn) {
-        if old != gfn && target.p2m.frame(old).is_some_and(|(f, _)| f.mfn() == mfn) {
-            removed.extend(target.p2m.unmap(old)?);
-        }
+    if let Some(old) = target.note_shared(mfn, gfn)
+        && old != gfn
+        && target.p2m.frame(old).is_some_and(|(f, _)| f.mfn() == mfn)
+    {
+        removed.extend(target.p2m.unmap(old)?);
     }
     let replaced = target.p2m.map(gfn, frame, PageType::Shared, true)?;
     removed.extend(replaced);
@@ -207,11 +209,15 @@ fn add_foreign(
     gfn: Gfn,
     removed: &mut Vec<Removed>,
 ) -> Result<(), Errno> {
-    if owner == DomId::SELF || owner == target.id {
+    // The hypervisor's own pages and devices are not offered this way.
+    if owner == DomId::XEN || owner == DomId::IO {
         return Err(Errno::EINVAL);
     }
-    call.privileged()?;
     let other = call.hv().domain(owner).ok_or(Errno::ESRCH)?;
+    if other.id == target.id {
+        return Err(Errno::EPERM);
+    }
+    call.privileged()?;
     let frame = other.p2m.own_frame(from).ok_or(Errno::EINVAL)?;
     removed.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     removed.extend(target.p2m.map(gfn, frame, PageType::Foreign, true)?);

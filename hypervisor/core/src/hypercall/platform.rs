@@ -3,7 +3,9 @@
 use hv_hw::Machine;
 use hv_hw::machine::CpuId;
 use xen_abi::Errno;
-use xen_abi::platform::{PfPcpuinfo, PfSettime32, PfSettime64, PlatformOp, interface, op, pcpu};
+use xen_abi::platform::{
+    PfFirmwareInfo, PfPcpuinfo, PfSettime32, PfSettime64, PlatformOp, firmware, interface, op, pcpu,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Call, HcResult, ptr};
@@ -35,8 +37,23 @@ pub fn handle(call: &mut Call<'_, '_>, [arg, ..]: [u64; 5]) -> HcResult {
             call.memory().write(ptr(arg), &a)?;
             Ok(0)
         }
+        op::FIRMWARE_INFO => {
+            let (info, _) = PfFirmwareInfo::read_from_prefix(&a.u).map_err(|_| Errno::EFAULT)?;
+            firmware_info(info.kind)
+        }
+        // Also GET_DOM0_CONSOLE, which Xen has from 4.20 on: Linux then takes the console from its own boot parameters.
         _ => Err(Errno::ENOSYS),
     }
+}
+
+/// Nothing is kept of what a BIOS tells in real mode, and the EFI services are not passed on: dom0 sees a machine with
+/// neither disks nor EFI.
+fn firmware_info(kind: u32) -> HcResult {
+    Err(match kind {
+        firmware::DISK_INFO | firmware::DISK_MBR_SIGNATURE => Errno::ESRCH,
+        firmware::VBEDDC_INFO | firmware::EFI_INFO | firmware::KBD_SHIFT_FLAGS => Errno::ENOSYS,
+        _ => Errno::EINVAL,
+    })
 }
 
 fn cpu_info(call: &Call<'_, '_>, info: &mut PfPcpuinfo) {
@@ -48,11 +65,8 @@ fn cpu_info(call: &Call<'_, '_>, info: &mut PfPcpuinfo) {
             info.apic_id = apic;
             info.acpi_id = acpi;
         }
-        None => {
-            info.flags = pcpu::INVALID;
-            info.apic_id = u32::MAX;
-            info.acpi_id = u32::MAX;
-        }
+        // The identifiers stay as the caller passed them.
+        None => info.flags = pcpu::INVALID,
     }
 }
 

@@ -2,8 +2,12 @@
 
 use core::sync::atomic::Ordering;
 
+use hv_hw::Machine;
+use hv_hw::machine::CpuId;
 use xen_abi::Errno;
-use xen_abi::sched::{SchedPoll, SchedRemoteShutdown, SchedShutdown, op};
+use xen_abi::sched::{
+    SchedPinOverride, SchedPoll, SchedRemoteShutdown, SchedShutdown, SchedWatchdog, op,
+};
 
 use super::{Call, HcResult, ptr};
 use crate::domain::ShutdownReason;
@@ -33,8 +37,15 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
             ShutdownReason::from_number(a.reason).ok_or(Errno::EINVAL)?;
             Ok(0)
         }
-        op::WATCHDOG => Err(Errno::ENOSYS),
-        op::PIN_OVERRIDE => Err(Errno::EPERM),
+        op::WATCHDOG => {
+            let a: SchedWatchdog = call.memory().read(ptr(arg))?;
+            let result = call
+                .hv()
+                .set_watchdog(&call.domain().watchdogs, a.id, a.timeout);
+            call.turn.pcpu.check_clock = true;
+            result
+        }
+        op::PIN_OVERRIDE => pin_override(call, arg),
         _ => Err(Errno::ENOSYS),
     }
 }
@@ -61,6 +72,19 @@ fn remote_shutdown(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
     }
     let reason = ShutdownReason::from_number(a.reason).ok_or(Errno::EINVAL)?;
     call.hv().domain_stopped(&target, reason);
+    Ok(0)
+}
+
+/// `SCHEDOP_pin_override`: firmware calls that work on one CPU only. A negative number ends it.
+fn pin_override(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
+    call.privileged()?;
+    let a: SchedPinOverride = call.memory().read(ptr(arg))?;
+    let hard = match u32::try_from(a.pcpu) {
+        Err(_) => None,
+        Ok(cpu) if cpu < call.hv().hw.cpu_count() => Some(CpuId(cpu)),
+        Ok(_) => return Err(Errno::EINVAL),
+    };
+    call.hv().pin_override(call.vcpu(), hard)?;
     Ok(0)
 }
 
@@ -99,13 +123,22 @@ fn poll(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
     }
 }
 
-/// `set_timer_op(deadline)`: the one-shot timer of the calling vCPU; 0 stops it.
+/// How far ahead a `set_timer_op` deadline may be: about 13 days. Beyond, it is taken for a guest's wrapped arithmetic.
+const FAR_NS: u64 = 1 << 50;
+/// What a wrapped deadline is replaced by, from now.
+const SOON_NS: u64 = 100_000_000;
+
+/// `set_timer_op(deadline)`: the one-shot timer of the calling vCPU; 0 stops it. A deadline that is negative or very far
+/// away becomes one in 100 ms, as on Xen.
 pub fn set_timer(call: &mut Call<'_, '_>, [deadline, ..]: [u64; 5]) -> HcResult {
     let vcpu = call.vcpu();
-    if deadline == 0 {
-        vcpu.singleshot.store(crate::vcpu::NEVER, Ordering::Release);
-    } else {
-        super::vcpu::arm(call, vcpu, deadline);
+    let now = call.hv().hw.now_ns();
+    match deadline {
+        0 => vcpu.singleshot.store(crate::vcpu::NEVER, Ordering::Release),
+        far if far > now.saturating_add(FAR_NS) => {
+            super::vcpu::arm(call, vcpu, now.saturating_add(SOON_NS));
+        }
+        deadline => super::vcpu::arm(call, vcpu, deadline),
     }
     Ok(0)
 }

@@ -5,9 +5,10 @@ use core::sync::atomic::Ordering;
 use hv_hw::Machine;
 use x86_model::Gfn;
 use xen_abi::Errno;
+use xen_abi::time::VcpuTimeInfo;
 use xen_abi::vcpu::{
     VcpuRegisterRunstateMemoryArea, VcpuRegisterTimeMemoryArea, VcpuRegisterVcpuInfo,
-    VcpuSetPeriodicTimer, VcpuSetSingleshotTimer, op,
+    VcpuRunstateInfo, VcpuSetPeriodicTimer, VcpuSetSingleshotTimer, op,
 };
 
 use super::{Call, HcResult, ptr};
@@ -45,6 +46,10 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, id, arg, ..]: [u64; 5]) -> HcResult
         }
         op::REGISTER_VCPU_INFO => register_info(call, &vcpu, arg),
         op::SEND_NMI => {
+            // Takes no argument.
+            if arg != 0 {
+                return Err(Errno::EINVAL);
+            }
             vcpu.post
                 .deliver(x86_model::apic::DeliveryMode::Nmi, 0, false);
             call.hv().prod(&vcpu);
@@ -77,9 +82,12 @@ fn up(call: &mut Call<'_, '_>, vcpu: &VcpuRef) -> HcResult {
 
 fn register_runstate(call: &mut Call<'_, '_>, vcpu: &Vcpu, arg: u64) -> HcResult {
     let a: VcpuRegisterRunstateMemoryArea = call.memory().read(ptr(arg))?;
-    // Translated once: the address is not mapped in every address space of the guest.
-    let parts = call.memory().pin(ptr(a.addr), 48)?;
-    *vcpu.areas.runstate.lock() = Some(GuestArea::new(parts));
+    // Translated once: the address is not mapped in every address space of the guest. As on Xen, an address that is mapped
+    // nowhere is no error; the vCPU has no area then.
+    let parts = call
+        .memory()
+        .pin(ptr(a.addr), size_of::<VcpuRunstateInfo>());
+    *vcpu.areas.runstate.lock() = parts.ok().map(GuestArea::new);
     vcpu.runstate.publish(
         &vcpu.areas,
         call.hv().hw.now_ns(),
@@ -90,8 +98,8 @@ fn register_runstate(call: &mut Call<'_, '_>, vcpu: &Vcpu, arg: u64) -> HcResult
 
 fn register_time(call: &mut Call<'_, '_>, vcpu: &Vcpu, arg: u64) -> HcResult {
     let a: VcpuRegisterTimeMemoryArea = call.memory().read(ptr(arg))?;
-    let parts = call.memory().pin(ptr(a.addr), 32)?;
-    *vcpu.areas.time.lock() = Some(GuestArea::new(parts));
+    let parts = call.memory().pin(ptr(a.addr), size_of::<VcpuTimeInfo>());
+    *vcpu.areas.time.lock() = parts.ok().map(GuestArea::new);
     vcpu.areas.update_clock(&call.hv().clock());
     Ok(0)
 }
@@ -100,7 +108,7 @@ fn register_info(call: &mut Call<'_, '_>, vcpu: &VcpuRef, arg: u64) -> HcResult 
     let a: VcpuRegisterVcpuInfo = call.memory().read(ptr(arg))?;
     let offset = a.offset as usize;
     // Inside one page, aligned for its 64-bit words.
-    if offset > 4096 - VCPU_INFO_SIZE || offset % 8 != 0 {
+    if offset > 4096 - VCPU_INFO_SIZE || !offset.is_multiple_of(8) {
         return Err(Errno::ENXIO);
     }
     if vcpu.areas.is_registered() {
@@ -126,8 +134,9 @@ fn register_info(call: &mut Call<'_, '_>, vcpu: &VcpuRef, arg: u64) -> HcResult 
 fn singleshot(call: &mut Call<'_, '_>, vcpu: &Vcpu, arg: u64) -> HcResult {
     own(call, vcpu)?;
     let a: VcpuSetSingleshotTimer = call.memory().read(ptr(arg))?;
-    // A deadline in the past fires at once, whatever the "future" flag says.
-    arm(call, vcpu, a.timeout_abs_ns);
+    // A deadline in the past fires at once, whatever the "future" flag says; times are signed, so the top half is past.
+    let past = i64::try_from(a.timeout_abs_ns).is_err();
+    arm(call, vcpu, if past { 0 } else { a.timeout_abs_ns });
     Ok(0)
 }
 

@@ -21,6 +21,9 @@ pub const fn feature_word(privileged: bool) -> u32 {
     }
 }
 
+/// Start of Xen's own area in a PV guest's address space, which HVM guests are told, too; they have no such area.
+const VIRT_START: u64 = 0xffff_8000_0000_0000;
+
 /// Copies `text` into a fixed field, always NUL-terminated.
 fn field<const N: usize>(text: &str) -> [u8; N] {
     let mut out = [0u8; N];
@@ -48,17 +51,16 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, buffer, ..]: [u64; 5]) -> HcResult 
         }
         op::CAPABILITIES => out(&field::<1024>(CAPABILITIES)),
         op::CHANGESET => out(&field::<64>(&id.changeset)),
-        // HVM guests have no reserved hypervisor area.
-        op::PLATFORM_PARAMETERS => out(&0u64.to_le_bytes()),
+        op::PLATFORM_PARAMETERS => out(&VIRT_START.to_le_bytes()),
         op::GET_FEATURES => features(call, buffer),
         op::PAGESIZE => Ok(4096),
         op::GUEST_HANDLE => out(&call.domain().handle),
-        op::COMMANDLINE => {
-            call.privileged()?;
-            out(&field::<1024>(&id.command_line))
-        }
+        // Others get a text in its place, as on Xen, and nothing behind it.
+        op::COMMANDLINE if !call.domain().privileged => out(b"<denied>\0"),
+        op::COMMANDLINE => out(&field::<1024>(&id.command_line)),
         op::BUILD_ID => {
             call.privileged()?;
+            // The image carries none.
             Err(Errno::ENODATA)
         }
         _ => Err(Errno::ENOSYS),

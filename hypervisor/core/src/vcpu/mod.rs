@@ -8,6 +8,7 @@ pub mod boot_state;
 pub mod info;
 pub mod inject;
 pub mod notify;
+pub mod pin;
 pub mod run;
 pub mod runstate;
 pub mod timer;
@@ -29,6 +30,7 @@ use xen_abi::DomId;
 use crate::hvm::cpuid::CpuidTable;
 use crate::hvm::msr::MsrState;
 use crate::hvm::vlapic::{LapicPost, Vlapic};
+use crate::sched::CpuMask;
 
 /// Number of no CPU.
 pub const NO_CPU: u32 = u32::MAX;
@@ -95,6 +97,8 @@ pub struct Vcpu {
     /// When a sleeping or waiting vCPU must be woken.
     pub wake_at: AtomicU64,
 
+    /// The affinity that a pin override replaced.
+    pub pinned_from: SpinLock<Option<CpuMask>, { rank::DEVICE }>,
     /// Where vcpu_info, the runstate area and the time area are.
     pub areas: info::Areas,
     /// Time accounting by run state.

@@ -55,7 +55,8 @@ impl PcpuLocal {
         }
     }
 
-    /// Arms the hardware timer for the earliest of the slice's end, `deadline` and the parked vCPUs' deadlines.
+    /// Arms the hardware timer for the earliest of the slice's end, `deadline`, the parked vCPUs' deadlines and the
+    /// watchdogs.
     fn arm(&mut self, hv: &Hypervisor, deadline: u64) {
         let parked = self
             .parked
@@ -63,7 +64,11 @@ impl PcpuLocal {
             .map(|v| v.wake_at.load(Ordering::Acquire))
             .min()
             .unwrap_or(NEVER);
-        let at = self.slice_end.min(deadline).min(parked);
+        let at = self
+            .slice_end
+            .min(deadline)
+            .min(parked)
+            .min(hv.watchdog_at());
         if at != self.armed {
             self.armed = at;
             hv.hw.set_timer((at != NEVER).then_some(at));
@@ -86,8 +91,9 @@ impl PcpuLocal {
         }
     }
 
-    /// Wakes parked vCPUs whose time has come; forgets those that run or moved elsewhere.
+    /// Wakes parked vCPUs whose time has come; forgets those that run or moved elsewhere. Looks at the watchdogs.
     fn expire_parked(&mut self, hv: &Hypervisor, now: u64) {
+        hv.bite(now);
         let here = self.cpu.0;
         self.parked.retain(|v| {
             hv.expire_sleeper(v, now);
