@@ -64,7 +64,8 @@ impl Sample {
     pub const fn width(&self) -> u64 {
         self.after.wrapping_sub(self.before)
     }
-    const fn middle(&self) -> u64 {
+    /// TSC at which the counter was read, most probably.
+    pub const fn middle(&self) -> u64 {
         self.before.wrapping_add(self.width() / 2)
     }
 }

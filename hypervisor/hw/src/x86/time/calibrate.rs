@@ -18,6 +18,8 @@ pub struct References {
 /// How long to compare. The uncertainty of one reading is about a microsecond on hardware and in emulators.
 const SPAN_NS: u64 = 20_000_000;
 const FS_PER_NS: u64 = 1_000_000;
+/// Readings of which the tightest counts: the first run through cold caches, or translated code not made yet.
+const TRIES: u32 = 30;
 /// 3.579545 MHz.
 const PM_PERIOD_FS: u64 = 279_365_115;
 /// 1.193182 MHz.
@@ -65,9 +67,9 @@ fn hpet(base: *mut u8) -> Option<u32> {
 }
 
 /// Reads `reference` between two readings of the TSC, keeping the tightest of a few tries.
-fn sample(reference: &mut impl FnMut() -> u64) -> Sample {
+pub(super) fn sample(reference: &mut impl FnMut() -> u64) -> Sample {
     let mut best: Option<Sample> = None;
-    for _ in 0..8 {
+    for _ in 0..TRIES {
         let before = rdtsc_ordered();
         let value = reference();
         let after = rdtsc_ordered();
@@ -107,48 +109,30 @@ fn compare(mut reference: impl FnMut() -> u64, bits: u32, period_fs: u64) -> Opt
     khz_from_samples(start, end, bits, period_fs)
 }
 
-/// Counts channel 2 of the PIT down once from its largest value; its output pin tells the end, so the counter itself is
-/// never latched.
+/// Lets channel 2 of the PIT run round its 16 bits and reads it by latching. Polling its output pin for one run instead
+/// would take every delay of the poll for time of the PIT.
 fn pit() -> Option<u32> {
     const GATE: u16 = 0x61;
     const COMMAND: u16 = 0x43;
     const CHANNEL2: u16 = 0x42;
-    const COUNT: u64 = 0x7fff;
     let gate = inb(GATE);
-    // SAFETY: channel 2 of the PIT raises no interrupt; the speaker bit is cleared.
+    // SAFETY: channel 2 raises no interrupt; the speaker stays off.
     unsafe {
-        outb(GATE, gate & !2 & !1);
-        // Channel 2, low then high byte, mode 0, binary.
-        outb(COMMAND, 0xb0);
-        outb(CHANNEL2, COUNT as u8);
-        outb(CHANNEL2, (COUNT >> 8) as u8);
+        outb(GATE, gate & !2 | 1);
+        // Channel 2, low then high byte, mode 2, binary; 0 stands for 65536.
+        outb(COMMAND, 0xb4);
+        outb(CHANNEL2, 0);
+        outb(CHANNEL2, 0);
     }
-    let before = rdtsc_ordered();
-    // SAFETY: see above.
-    unsafe { outb(GATE, gate & !2 | 1) };
-    let after = rdtsc_ordered();
-    let start = Sample {
-        before,
-        reference: 0,
-        after,
+    let reference = || {
+        // SAFETY: latches the count of channel 2.
+        unsafe { outb(COMMAND, 0x80) };
+        let low = inb(CHANNEL2);
+        // It counts down.
+        u64::from(!u16::from_le_bytes([low, inb(CHANNEL2)]))
     };
-    let limit = after.wrapping_add(1_000_000_000);
-    let end = loop {
-        let before = rdtsc_ordered();
-        let done = inb(GATE) & 0x20 != 0;
-        let after = rdtsc_ordered();
-        if done {
-            break Some(Sample {
-                before,
-                reference: COUNT + 1,
-                after,
-            });
-        }
-        if (after.wrapping_sub(limit) as i64) > 0 {
-            break None;
-        }
-    };
+    let khz = compare(reference, 16, PIT_PERIOD_FS);
     // SAFETY: see above; the former state comes back.
     unsafe { outb(GATE, gate) };
-    khz_from_samples(start, end?, 32, PIT_PERIOD_FS)
+    khz
 }

@@ -9,7 +9,7 @@ use super::super::apic::{self as lapic, vectors};
 use super::super::asm;
 use super::super::cpu::features;
 use super::super::cpu::percpu::{self, NO_DEADLINE};
-use super::{now_ns, ns_to_tsc};
+use super::{calibrate, now_ns, ns_to_tsc, tsc_khz};
 use crate::info;
 
 static DEADLINE_MODE: AtomicBool = AtomicBool::new(false);
@@ -58,16 +58,18 @@ fn measure() -> u64 {
     lapic::write(reg::TIMER_DIVIDE, apic::DIVIDE_BY_1);
     lapic::write(reg::LVT_TIMER, apic::LVT_MASKED);
     lapic::write(reg::TIMER_INITIAL, u32::MAX);
-    let start_ns = now_ns();
-    let start = lapic::read(reg::TIMER_CURRENT);
-    while now_ns() - start_ns < SPAN_NS {
+    let mut elapsed = || u64::from(!lapic::read(reg::TIMER_CURRENT));
+    let start = calibrate::sample(&mut elapsed);
+    let until = now_ns() + SPAN_NS;
+    while now_ns() < until {
         asm::pause();
     }
-    let end = lapic::read(reg::TIMER_CURRENT);
-    let span = now_ns() - start_ns;
+    let end = calibrate::sample(&mut elapsed);
     lapic::write(reg::TIMER_INITIAL, 0);
+    let counts = u128::from(end.reference.saturating_sub(start.reference));
+    let ticks = u128::from(end.middle().wrapping_sub(start.middle())).max(1);
     // At least 1 kHz, so that a stopped counter cannot make the rate zero.
-    (u64::from(start.wrapping_sub(end)) * 1_000_000 / span).max(1)
+    ((counts * u128::from(tsc_khz()) + ticks / 2) / ticks).max(1) as u64
 }
 
 fn set_msr(tsc: u64) {
