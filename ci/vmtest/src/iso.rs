@@ -5,6 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The last thing that GRUB prints before it hands over.
+pub const HANDOVER: &str = "GRUB hands over";
+
 /// What GRUB loads.
 pub struct Iso<'a> {
     /// The Multiboot2 kernel: the hypervisor.
@@ -38,7 +41,7 @@ pub fn grub_cfg(iso: &Iso<'_>) -> String {
     if iso.initrd.is_some() {
         cfg += "  module2 --nounzip /boot/initrd\n";
     }
-    cfg + "}\n"
+    cfg + &format!("  echo '{HANDOVER}'\n}}\n")
 }
 
 /// GRUB's shell splits at `;`, `{`, `$` and friends: each word that needs it goes into single quotes.

@@ -12,7 +12,7 @@ use vmtest::qemu::{self, Boot};
 use vmtest::{initramfs, paths};
 
 /// Debian's Xen in this emulator: TCG's MWAIT has no extensions, and Xen's idle driver takes them for granted.
-const PEER_CMDLINE: &str = "dom0_mem=768M cpuidle=0 mwait-idle=0";
+const PEER_CMDLINE: &str = "cpuidle=0 mwait-idle=0";
 
 /// What dom0's kernel runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

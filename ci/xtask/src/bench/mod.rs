@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: every figure that we hold ourselves to, beside the peer's.
 
+mod boot;
 mod exits;
 
 use anyhow::Result;
@@ -13,6 +14,8 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
+    /// Time from GRUB handing over until dom0 runs, image size, memory, beside Xen 4.17.
+    Boot(boot::Args),
     /// Instructions of the hypervisor per guest exit, counted exactly, beside Xen 4.17.
     Exits(exits::Args),
 }
@@ -20,6 +23,7 @@ enum What {
 /// Measures; false if a goal was missed.
 pub fn run(args: &Args) -> Result<bool> {
     match &args.what {
+        What::Boot(args) => boot::run(args),
         What::Exits(args) => exits::run(args),
     }
 }
