@@ -8,11 +8,23 @@ use hv_hw::log::stamp::Stamps;
 use hv_hw::log::{self, uart::LineSettings};
 use hv_hw::warn;
 use hv_hw::x86::boot::console;
-use hv_hw::x86::{CpuOptions, apic, smp};
+use hv_hw::x86::{CpuOptions, apic, panic, smp};
 
-/// Opens the consoles and sets what is printed on them. Before this, lines only went to the ring; they are replayed.
+/// Opens the consoles. Before this, lines only went to the ring; they are replayed. Until [`limit_log`], the story of the
+/// boot is told whatever `loglvl=` says, as Xen's banner is.
 pub fn open_consoles(o: &Options) {
-    log::set_levels(Some(threshold(o.loglvl)), Some(threshold(o.guest_loglvl)));
+    panic::set_no_reboot(o.noreboot);
+    let info = Threshold {
+        always: 3,
+        limited: 3,
+    };
+    let chosen = threshold(o.loglvl);
+    let told = if chosen.always < info.always {
+        info
+    } else {
+        chosen
+    };
+    log::set_levels(Some(told), Some(threshold(o.guest_loglvl)));
     log::set_stamps(match o.console_timestamps {
         Timestamps::None => Stamps::None,
         Timestamps::Date => Stamps::Date,
@@ -36,8 +48,12 @@ pub fn open_consoles(o: &Options) {
     }
 }
 
-/// Levels up to and including the named one are printed. The hypervisor's own "info" lines are its banner and summary, which
-/// Xen prints whatever the level.
+/// From here on, only what `loglvl=` lets through is printed.
+pub fn limit_log(o: &Options) {
+    log::set_levels(Some(threshold(o.loglvl)), None);
+}
+
+/// Levels up to and including the named one are printed.
 fn threshold(l: LogLevels) -> Threshold {
     let count = |level: Level| match level {
         Level::None => 0,
