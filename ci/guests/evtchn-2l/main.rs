@@ -113,6 +113,8 @@ fn run() {
         "alloc-after-reset",
         evtchn::alloc_unbound(DOMID_SELF, DOMID_SELF),
     );
+    let mut pirq = [5u32, 0, 0];
+    fact!("bind-pirq", "{}", evtchn_op(2, &mut pirq));
     fact!("reset-nobody", "{}", evtchn::reset(1234));
 }
 
@@ -176,8 +178,6 @@ fn errors(b: u32) {
         "IPI to self not pending"
     );
     check!(evtchn::close(ipi) == Ret(0), "IPI port not closed");
-    let mut pirq = [5u32, 0, 0];
-    fact!("bind-pirq", "{}", evtchn_op(2, &mut pirq));
 }
 
 fn virqs() {

@@ -158,7 +158,7 @@ fn down_and_up(count: usize) {
     );
     // INIT alone stops a running processor.
     lapic::send(smp::apic_id(1), 0xc500);
-    time::spin_ms(5);
+    time::wait_ms(1000, || vcpu_op(3, 1, &mut 0u64) == Ret(0));
     fact!("is-up-after-init", "{}", vcpu_op(3, 1, &mut 0u64));
     check!(
         smp::restart(1),

@@ -169,10 +169,11 @@ impl Domain {
     }
 
     /// Sets the event callback (`HVM_PARAM_CALLBACK_IRQ`): type 2 is a vector; lines and pins, which need legacy interrupt
-    /// controllers, are accepted and have no effect.
+    /// controllers, are accepted and have no effect: a vector set before stays, as on Xen.
     pub fn set_callback(&self, via: u64) {
-        let vector = if via >> 56 == 2 { via as u8 } else { 0 };
-        self.callback_vector.store(vector, Ordering::Release);
+        if via >> 56 == 2 {
+            self.callback_vector.store(via as u8, Ordering::Release);
+        }
     }
 
     /// Notes that a shared page is now mapped at `gfn`; returns where it was.

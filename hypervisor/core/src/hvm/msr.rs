@@ -14,7 +14,7 @@
 //!     MsrWrite::Context(v) => { ctx.set_context_msr(index, v); }
 //!     MsrWrite::Apic => effect = lapic.wrmsr(index, value, clocks)?,
 //!     MsrWrite::Tsc => ctx.set_tsc_offset(value.wrapping_sub(host_tsc)),
-//!     MsrWrite::HypercallPage(gfn_and_index) => ...,
+//!     MsrWrite::HypercallPage(address) => ...,
 //!     MsrWrite::Gp => inject #GP(0),
 //! }
 //! ```
@@ -61,7 +61,7 @@ pub enum MsrWrite {
     Apic,
     /// Set the guest's TSC.
     Tsc,
-    /// Fill a hypercall page at this guest-physical address (bits 11:0 are the page index, only 0 exists).
+    /// Fill the hypercall page at this guest-physical address, which is page aligned.
     HypercallPage(u64),
 }
 
@@ -267,6 +267,8 @@ impl MsrPolicy {
             ),
             0x17a => Done,
             0 | 1 => Done,
+            // Only page 0 exists.
+            HYPERCALL_PAGE if value & 0xfff != 0 => Gp,
             HYPERCALL_PAGE => HypercallPage(value),
             // Kernels clear or set single bits of these after reading them; there is nothing behind.
             0xc001_0010 | 0xc001_0015 | 0xc001_001f | 0xc001_0055 | 0xc001_1029 if amd => Done,
