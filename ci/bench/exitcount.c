@@ -6,7 +6,10 @@
  *
  * Each start-stop pair on a CPU adds one line to the file of the argument `out=PATH`:
  *     ID CPU HYPERVISOR GUEST
- * in decimal. Build: cc -O2 -Wall -shared -fPIC -fvisibility=hidden exitcount.c -o exitcount.so
+ * in decimal. With `profile=ID`, the file PATH.profile gets one line for each instruction of the hypervisor that ran in the
+ * last interval ID of a CPU, `ADDRESS COUNT` in hexadecimal and decimal, in no order; this makes the run slower.
+ *
+ * Build: cc -O2 -Wall -shared -fPIC -fvisibility=hidden exitcount.c -o exitcount.so
  * Run: qemu-system-x86_64 -plugin exitcount.so,out=PATH ...
  */
 #include "qemu_plugin_abi.h"
@@ -14,6 +17,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 PLUGIN_EXPORT int qemu_plugin_version = PLUGIN_ABI_VERSION;
@@ -39,6 +43,58 @@ static struct {
     struct counters at;
 } started[MAX_CPUS];
 
+/* A translated instruction of the hypervisor, when profiling. Never freed: translation may refer to it for ever. */
+struct hot {
+    struct hot *next;
+    uint64_t address;
+    uint64_t count;
+};
+
+static struct hot *all_hot;
+static const char *profile_path;
+static long profiled = -1;
+/* The CPU in the profiled interval, or -1: one at a time. */
+static volatile int profiling = -1;
+
+static void on_hot(unsigned int cpu, void *userdata)
+{
+    if (profiling == (int)cpu)
+        ((struct hot *)userdata)->count++;
+}
+
+static void start_profile(unsigned int cpu)
+{
+    for (struct hot *h = __atomic_load_n(&all_hot, __ATOMIC_ACQUIRE); h; h = h->next)
+        h->count = 0;
+    profiling = (int)cpu;
+}
+
+static void end_profile(void)
+{
+    FILE *f = fopen(profile_path, "w");
+
+    profiling = -1;
+    if (!f)
+        return;
+    for (struct hot *h = __atomic_load_n(&all_hot, __ATOMIC_ACQUIRE); h; h = h->next)
+        if (h->count)
+            fprintf(f, "%" PRIx64 " %" PRIu64 "\n", h->address, h->count);
+    fclose(f);
+}
+
+static void profile_insn(struct qemu_plugin_insn *insn)
+{
+    struct hot *h = calloc(1, sizeof *h);
+
+    if (!h)
+        return;
+    h->address = qemu_plugin_insn_vaddr(insn);
+    h->next = __atomic_load_n(&all_hot, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&all_hot, &h->next, h, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        ;
+    qemu_plugin_register_vcpu_insn_exec_cb(insn, on_hot, QEMU_PLUGIN_CB_NO_REGS, h);
+}
+
 static void on_marker(unsigned int cpu, void *userdata)
 {
     uint32_t marker = (uint32_t)(uintptr_t)userdata;
@@ -51,8 +107,12 @@ static void on_marker(unsigned int cpu, void *userdata)
         started[cpu].open = true;
         started[cpu].id = id;
         started[cpu].at = now;
+        if (id == profiled)
+            start_profile(cpu);
     } else if (started[cpu].open && started[cpu].id == id) {
         started[cpu].open = false;
+        if (id == profiled)
+            end_profile();
         fprintf(out, "%u %u %" PRIu64 " %" PRIu64 "\n", id, cpu, now.hypervisor - started[cpu].at.hypervisor,
                 now.guest - started[cpu].at.guest);
         fflush(out);
@@ -86,6 +146,8 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
         /* One by one, not per block: a block may be left in its middle by an exit. */
         qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, QEMU_PLUGIN_INLINE_ADD_U64,
                                                             upper ? hypervisor : guest, 1);
+        if (upper && profiled >= 0)
+            profile_insn(insn);
         if (marker)
             qemu_plugin_register_vcpu_insn_exec_cb(insn, on_marker, QEMU_PLUGIN_CB_NO_REGS,
                                                    (void *)(uintptr_t)marker);
@@ -100,6 +162,8 @@ PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *in
     for (int i = 0; i < argc; i++) {
         if (strncmp(argv[i], "out=", 4) == 0) {
             path = argv[i] + 4;
+        } else if (strncmp(argv[i], "profile=", 8) == 0) {
+            profiled = strtol(argv[i] + 8, NULL, 10);
         } else {
             fprintf(stderr, "exitcount: unknown argument %s\n", argv[i]);
             return -1;
@@ -114,6 +178,15 @@ PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *in
     if (!out) {
         fprintf(stderr, "exitcount: cannot write %s: %s\n", path, strerror(errno));
         return -1;
+    }
+    if (profiled >= 0) {
+        size_t len = strlen(path) + sizeof ".profile";
+        char *name = malloc(len);
+
+        if (!name)
+            return -1;
+        snprintf(name, len, "%s.profile", path);
+        profile_path = name;
     }
     score = qemu_plugin_scoreboard_new(sizeof(struct counters));
     hypervisor = (qemu_plugin_u64){score, offsetof(struct counters, hypervisor)};
