@@ -56,6 +56,7 @@ impl Domain {
                 started: false,
                 xcr0_allowed: setup.cpu.xcr0_allowed,
                 lengths: Default::default(),
+                walks: Default::default(),
                 msrs: Default::default(),
                 tsc_offset: 0,
                 shown_tpr: 0,

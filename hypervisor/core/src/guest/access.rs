@@ -1,7 +1,9 @@
 //! Guest memory by linear or guest-physical address: translated with the caller's paging state, checked, copied by value
 //! once. No reference into guest memory exists; reading twice shows as two calls.
 
+use core::cell::RefCell;
 use core::ops::Range;
+use core::sync::atomic::Ordering;
 
 use alloc::vec::Vec;
 use hv_hw::machine::PagingState;
@@ -11,6 +13,7 @@ use x86_model::{Gfn, Gpa, Gva, PAGE_SIZE, Width};
 use xen_abi::Errno;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
+use super::walk_cache::{self, Key, Step, WalkCache, Walked};
 use crate::p2m::P2m;
 use crate::vcpu::info::FrameAt;
 
@@ -18,6 +21,7 @@ use crate::vcpu::info::FrameAt;
 pub struct GuestAccess<'a> {
     p2m: &'a P2m,
     inputs: PagingInputs,
+    cache: Option<&'a RefCell<WalkCache>>,
 }
 
 impl<'a> GuestAccess<'a> {
@@ -31,7 +35,19 @@ impl<'a> GuestAccess<'a> {
             ac: paging.rflags & 1 << 18 != 0,
             phys_bits,
         };
-        GuestAccess { p2m, inputs }
+        GuestAccess {
+            p2m,
+            inputs,
+            cache: None,
+        }
+    }
+
+    /// The same, with the vCPU's memory of recent translations.
+    pub fn cached(self, cache: &'a RefCell<WalkCache>) -> Self {
+        GuestAccess {
+            cache: Some(cache),
+            ..self
+        }
     }
 
     /// Translates one linear address.
@@ -48,25 +64,79 @@ impl<'a> GuestAccess<'a> {
         let (frame, _) = self.p2m.frame(gpa.gfn())?;
         let offset = gpa.page_offset() as usize;
         Some(match width {
-            Width::B8 => frame
-                .atomic_u64(offset & !7)
-                .load(core::sync::atomic::Ordering::Relaxed),
-            _ => u64::from(
-                frame
-                    .atomic_u32(offset & !3)
-                    .load(core::sync::atomic::Ordering::Relaxed),
-            ),
+            Width::B8 => frame.atomic_u64(offset & !7).load(Ordering::Relaxed),
+            _ => read_u32(&frame, offset),
         })
     }
 
-    /// The frame behind a linear address, for `access`.
-    fn frame(&self, gva: Gva, access: Access) -> Result<(FrameRef, usize), Errno> {
-        let gpa = self.translate(gva, access).map_err(|_| Errno::EFAULT)?;
+    /// Calls `f` with the frame behind a linear address, if `access` is allowed, and the offset in it.
+    #[inline]
+    fn with_frame<R>(
+        &self,
+        gva: Gva,
+        access: Access,
+        f: impl FnOnce(&FrameRef, usize) -> R,
+    ) -> Result<R, Errno> {
+        let key = Key {
+            inputs: self.inputs,
+            page: gva.0 >> 12,
+            access,
+        };
+        let generation = self.p2m.stage2().generation();
+        let offset = gva.page_offset() as usize;
+        match self.cache.map(RefCell::try_borrow_mut) {
+            Some(Ok(mut cache)) => {
+                if let Some(frame) = cache.get(generation, &key) {
+                    return Ok(f(frame, offset));
+                }
+                Ok(f(cache.put(self.walk(generation, key)?), offset))
+            }
+            _ => Ok(f(&self.walk(generation, key)?.frame, offset)),
+        }
+    }
+
+    /// Walks the guest's tables for a page. `generation` was read before.
+    #[cold]
+    fn walk(&self, generation: u64, key: Key) -> Result<Walked, Errno> {
+        let mut steps = [const { None }; walk_cache::LEVELS];
+        let mut n = 0;
+        let mut cacheable = true;
+        let gpa = walk::walk(
+            &key.inputs,
+            Gva(key.page << 12),
+            key.access,
+            |gpa, width| {
+                let (frame, _) = self.p2m.frame(gpa.gfn())?;
+                let offset = gpa.page_offset() as usize;
+                if width != Width::B8 {
+                    cacheable = false;
+                    return Some(read_u32(&frame, offset));
+                }
+                let entry = frame.atomic_u64(offset & !7).load(Ordering::Relaxed);
+                if let Some(slot) = steps.get_mut(n) {
+                    n += 1;
+                    *slot = Some(Step {
+                        frame,
+                        offset: offset & !7,
+                        entry,
+                    });
+                }
+                Some(entry)
+            },
+        )
+        .map_err(|_| Errno::EFAULT)?
+        .gpa;
         let (frame, writable) = self.p2m.frame(gpa.gfn()).ok_or(Errno::EFAULT)?;
-        if access.write && !writable {
+        if key.access.write && !writable {
             return Err(Errno::EFAULT);
         }
-        Ok((frame, gpa.page_offset() as usize))
+        Ok(Walked {
+            // Generations start at 1: this one never matches.
+            generation: if cacheable { generation } else { 0 },
+            key,
+            steps,
+            frame,
+        })
     }
 
     /// Calls `f` for every piece of `gva .. gva + len` that lies in one page, in order.
@@ -80,9 +150,10 @@ impl<'a> GuestAccess<'a> {
         let mut done = 0;
         while done < len {
             let at = gva.checked_add(done as u64).ok_or(Errno::EFAULT)?;
-            let (frame, offset) = self.frame(at, access)?;
-            let n = (PAGE_SIZE as usize - offset).min(len - done);
-            f(&frame, offset, done..done + n);
+            let n = (PAGE_SIZE - at.page_offset()).min((len - done) as u64) as usize;
+            self.with_frame(at, access, |frame, offset| {
+                f(frame, offset, done..done + n);
+            })?;
             done += n;
         }
         Ok(())
@@ -162,11 +233,15 @@ impl<'a> GuestAccess<'a> {
             let Some(at) = gva.checked_add(done as u64) else {
                 break;
             };
-            let Ok((frame, offset)) = self.frame(at, Access::FETCH.at_cpl(cpl)) else {
+            let n = (PAGE_SIZE - at.page_offset()).min((buf.len() - done) as u64) as usize;
+            let part = &mut buf[done..done + n];
+            let access = Access::FETCH.at_cpl(cpl);
+            if self
+                .with_frame(at, access, |frame, offset| frame.read(offset, part))
+                .is_err()
+            {
                 break;
-            };
-            let n = (PAGE_SIZE as usize - offset).min(buf.len() - done);
-            frame.read(offset, &mut buf[done..done + n]);
+            }
             done += n;
         }
         done
@@ -199,6 +274,10 @@ impl<'a> GuestAccess<'a> {
             Ok(())
         })
     }
+}
+
+fn read_u32(frame: &FrameRef, offset: usize) -> u64 {
+    frame.atomic_u32(offset & !3).load(Ordering::Relaxed).into()
 }
 
 /// Calls `f(frame, writable, offset, range)` for each page piece of a guest-physical range.

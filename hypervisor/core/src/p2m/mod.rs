@@ -132,16 +132,19 @@ impl P2m {
     #[inline]
     pub fn frame(&self, gfn: Gfn) -> Option<(FrameRef, bool)> {
         loop {
+            let generation = self.stage2.generation();
             let leaf = self.stage2.lookup(gfn)?;
             if !PageType::from_tag(leaf.tag)?.is_memory() {
                 return None;
             }
             let frame = FrameRef::get(leaf.mfn)?;
-            // The frame could have been unmapped, freed and reused between the look-up and the reference.
-            if self
-                .stage2
-                .lookup(gfn)
-                .is_some_and(|again| again.mfn == leaf.mfn)
+            // The frame could have been unmapped, freed and reused between the look-up and the reference. The tree's
+            // generation rises after the unmapping and before the freeing, so this read sees it.
+            if self.stage2.generation() == generation
+                || self
+                    .stage2
+                    .lookup(gfn)
+                    .is_some_and(|again| again.mfn == leaf.mfn)
             {
                 return Some((frame, leaf.perms.write));
             }

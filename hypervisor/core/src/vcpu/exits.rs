@@ -88,6 +88,7 @@ impl Turn<'_> {
             &self.local.ctx.paging(),
             self.hv.hw.phys_bits(),
         )
+        .cached(&self.local.walks)
     }
 
     #[inline]

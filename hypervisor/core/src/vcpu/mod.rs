@@ -140,6 +140,8 @@ pub struct VcpuLocal {
     pub xcr0_allowed: u64,
     /// Instruction-length memory for exits whose length hardware does not tell.
     pub lengths: exits::LengthCache,
+    /// Recent translations of the guest's addresses.
+    pub walks: core::cell::RefCell<crate::guest::WalkCache>,
     /// MSRs that are state without effect (MTRRs, MCG, ...).
     pub msrs: MsrState,
     /// Guest TSC minus host TSC.

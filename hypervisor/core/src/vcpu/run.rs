@@ -158,6 +158,7 @@ fn run_vcpu(hv: &Hypervisor, pcpu: &mut PcpuLocal, domain: &DomainRef, vcpu: &Vc
     };
     let ended = turn.run();
     local.ctx.leave();
+    local.walks.get_mut().clear();
     vcpu.entered_generation.store(NEVER, Ordering::SeqCst);
     let deadline = vcpu.wake_at.load(Ordering::Acquire);
     vcpu.running_on.store(NO_CPU, Ordering::SeqCst);
