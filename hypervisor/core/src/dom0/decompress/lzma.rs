@@ -8,7 +8,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::Failure;
+use super::{Failure, copy_match};
 
 /// Probabilities are 11-bit fractions.
 const HALF: u16 = 1024;
@@ -358,7 +358,7 @@ impl Decoder {
             if distance > pos - dictionary || len > out.len() - pos {
                 return Err(CORRUPT);
             }
-            copy(out, pos, distance, len);
+            copy_match(out, pos, distance, len);
             pos += len;
         }
         if want_marker && !marker {
@@ -382,30 +382,5 @@ impl Decoder {
             marker,
             clean: rc.code == 0 && rc.src.is_empty(),
         })
-    }
-}
-
-/// Copies `len` bytes from `distance` back. Both have been checked. May write up to 7 bytes too many, which are
-/// overwritten later.
-#[inline(always)]
-fn copy(out: &mut [u8], pos: usize, distance: usize, len: usize) {
-    let end = pos + len;
-    if distance >= 8 && end + 8 <= out.len() {
-        let mut to = pos;
-        let mut from = pos - distance;
-        while to < end {
-            let mut word = [0; 8];
-            word.copy_from_slice(&out[from..from + 8]);
-            out[to..to + 8].copy_from_slice(&word);
-            to += 8;
-            from += 8;
-        }
-    } else if distance == 1 {
-        let byte = out[pos - 1];
-        out[pos..end].fill(byte);
-    } else {
-        for at in pos..end {
-            out[at] = out[at - distance];
-        }
     }
 }

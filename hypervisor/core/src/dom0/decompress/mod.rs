@@ -109,3 +109,28 @@ pub fn decompress(format: Format, stream: &[u8], size: u64) -> Result<Vec<u8>, K
         Err(Failure::OutOfMemory) => Err(KernelError::OutOfMemory(size)),
     }
 }
+
+/// Copies `len` bytes of output from `distance` back. Both have been checked. May write up to 7 bytes too many, which are
+/// overwritten later.
+#[inline(always)]
+fn copy_match(out: &mut [u8], pos: usize, distance: usize, len: usize) {
+    let end = pos + len;
+    if distance >= 8 && end + 8 <= out.len() {
+        let mut to = pos;
+        let mut from = pos - distance;
+        while to < end {
+            let mut word = [0; 8];
+            word.copy_from_slice(&out[from..from + 8]);
+            out[to..to + 8].copy_from_slice(&word);
+            to += 8;
+            from += 8;
+        }
+    } else if distance == 1 {
+        let byte = out[pos - 1];
+        out[pos..end].fill(byte);
+    } else {
+        for at in pos..end {
+            out[at] = out[at - distance];
+        }
+    }
+}

@@ -84,6 +84,14 @@ const BZIP2_SAMPLE: &str = "425a6831314159265359924ac0da0000237ff3cb002038e00800
 const BZIP2_RUN: &str = "425a6831314159265359f477d67c00024c4180c000380004000008200030c002950c9a288ced22a5b9\
     be8a23e2ee48a70a121e8efacf80";
 
+/// `sample(3000)` by the reference zstd at level 19.
+const ZSTD_SAMPLE: &str = "28b52ffd04688d0900b40b6b65726e656c207465787420e01a8852f27e2b3e39e88f970000af7763e851840000e81f9e000078218980af\
+    a58c03a011501958a185d6e8dd010000e88984000044c29e946168e8a3170000e83b8a0000e8f7950000550b20cd369916689ee8d11400\
+    00e80882000038c197f436e6237147ea4f921040e8aa0800009343e8339f0000298d00004a1bbfc5f8e8ed0d0000e8f41a0000be4d63e3\
+    2ce87d190000c1e8e31c00007102e8d5830000d4d6f3ce6ee8b61f0000e6f447a72f20b06ca6a4d50194296270b8c3850cc927e4c22cc5\
+    c80c9d600e6fabbba6440c0e73b8309c3710d22016bd83e118847717c9c4934269bd1d821a270a9931a45efd8228208a29c565edd41e78\
+    c460a35cde02830b29943e077a841aa55cdd4160c581060ddf4123f59366566e7f79b1e29e3b491161dce3";
+
 fn hex(text: &str) -> Vec<u8> {
     text.as_bytes()
         .chunks(2)
@@ -119,6 +127,12 @@ fn every_format_round_trips() {
     let packed = hex(BZIP2_SAMPLE);
     assert_eq!(Format::probe(&packed), Ok(Format::Bzip2));
     assert_eq!(decompress(Format::Bzip2, &packed, 600), Ok(sample(600)));
+    let stream = hex(ZSTD_SAMPLE);
+    assert!(decompress(Format::Zstd, &stream, 3000) == Ok(sample(3000)));
+    // Skipped frames before and after, and a second frame.
+    let skipped = b"\x5f\x2a\x4d\x18\x03\0\0\0abc";
+    let two = [&skipped[..], &stream, skipped, &stream].concat();
+    assert!(decompress(Format::Zstd, &two, 6000) == Ok([sample(3000), sample(3000)].concat()));
     let mut run = vec![0; 300_000];
     run.extend(b"abc");
     assert!(decompress(Format::Bzip2, &hex(BZIP2_RUN), 300_003) == Ok(run));
@@ -175,6 +189,7 @@ fn truncated_streams_are_refused() {
 #[test]
 fn flipped_bits_never_panic_and_checked_formats_notice() {
     let (data, mut packed) = all(3000);
+    packed.push((Format::Zstd, hex(ZSTD_SAMPLE)));
     packed.push((Format::Bzip2, hex(BZIP2_SAMPLE)));
     for (format, stream) in packed {
         let size = if format == Format::Bzip2 { 600 } else { 3000 };
