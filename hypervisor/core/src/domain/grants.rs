@@ -45,6 +45,9 @@ impl GrantHost for GrantSide<'_> {
 
     fn map_grant(&self, gfn: Gfn, frame: FrameRef, write: bool) -> Result<(), Errno> {
         let p2m = &self.domain.p2m;
+        if !p2m.in_range(gfn) {
+            return Err(Errno::ENXIO);
+        }
         // A device page may stand where the domain once touched a hole.
         if !matches!(p2m.page_type(gfn), None | Some(PageType::Mmio)) {
             return Err(Errno::EINVAL);

@@ -74,13 +74,15 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// No ports yet; at most `limit` (port 0 included) will be made.
-    pub fn new(limit: u32) -> Self {
-        Ports {
+    /// The first ports, all free apart from port 0; at most `limit` (port 0 included) can be used. ENOMEM.
+    pub fn new(limit: u32) -> Result<Self, Errno> {
+        let mut ports = Ports {
             groups: Vec::new(),
             lowest_free: 1,
             limit: limit.min(fifo::NR_CHANNELS),
-        }
+        };
+        ports.grow()?;
+        Ok(ports)
     }
 
     /// One past the highest port that exists.
@@ -178,7 +180,7 @@ mod tests {
 
     #[test]
     fn lowest_free_first() {
-        let mut ports = Ports::new(200);
+        let mut ports = Ports::new(200).unwrap();
         let allocate = |p: &mut Ports| p.allocate(4096, UNBOUND, 0, |_| false);
         for expected in 1..150 {
             assert_eq!(allocate(&mut ports), Ok(expected));
@@ -195,7 +197,7 @@ mod tests {
 
     #[test]
     fn limits() {
-        let mut ports = Ports::new(3);
+        let mut ports = Ports::new(3).unwrap();
         assert_eq!(ports.allocate(4096, UNBOUND, 0, |_| false), Ok(1));
         assert_eq!(ports.allocate(2, UNBOUND, 0, |_| false), Err(Errno::ENOSPC));
         assert_eq!(ports.allocate(4096, UNBOUND, 0, |_| false), Ok(2));
@@ -207,7 +209,7 @@ mod tests {
 
     #[test]
     fn busy_ports_are_passed_over_but_not_forgotten() {
-        let mut ports = Ports::new(100);
+        let mut ports = Ports::new(100).unwrap();
         assert_eq!(ports.allocate(4096, UNBOUND, 0, |p| p < 3), Ok(3));
         assert_eq!(ports.allocate(4096, UNBOUND, 0, |_| false), Ok(1));
         assert_eq!(ports.allocate(4096, UNBOUND, 0, |_| false), Ok(2));

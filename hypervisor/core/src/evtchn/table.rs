@@ -36,7 +36,7 @@ impl EvtchnTable {
             .map_err(|_| Errno::ENOMEM)?;
         virqs.resize(vcpus as usize, [0; virq::COUNT]);
         Ok(EvtchnTable {
-            ports: Ports::new(max_ports),
+            ports: Ports::new(max_ports)?,
             abi: Abi::TwoLevel,
             shared_info,
             virqs,

@@ -106,16 +106,15 @@ fn resolve<H: GrantHost, P>(
     if ptr.domid == DomId::SELF {
         return Ok(Side::Caller);
     }
+    if by_ref && ptr.domid == local.id() {
+        return Ok(Side::Caller);
+    }
+    let other = find(ptr.domid).ok_or(Status(status::BAD_DOMAIN))?;
     // Frames can only be named in the caller's own memory, and only as "self".
     if !by_ref {
         return Err(Status(status::PERMISSION_DENIED));
     }
-    if ptr.domid == local.id() {
-        return Ok(Side::Caller);
-    }
-    find(ptr.domid)
-        .map(Side::Other)
-        .ok_or(Status(status::BAD_DOMAIN))
+    Ok(Side::Other(other))
 }
 
 fn claim<'a, H: GrantHost>(

@@ -5,8 +5,8 @@ use core::borrow::Borrow;
 
 use hv_hw::mem::FrameRef;
 use x86_model::Gpa;
-use xen_abi::DomId;
 use xen_abi::grant_table::{GnttabMapGrantRef, GnttabUnmapGrantRef, gntmap, status};
+use xen_abi::{DomId, Errno};
 
 use super::maptrack::Mapping;
 use super::{GrantHost, Status};
@@ -76,9 +76,12 @@ fn map_at<H: GrantHost>(
             .lock()
             .pin(granter, op.reference, local.id(), write, true)?;
     let mfn = frame.mfn();
-    if local.map_grant(gfn, frame, write).is_err() {
+    if let Err(e) = local.map_grant(gfn, frame, write) {
         granter.grants().inner.lock().unpin(op.reference, write);
-        return Err(Status(status::GENERAL_ERROR));
+        return Err(Status(match e {
+            Errno::ENXIO => status::BAD_PAGE,
+            _ => status::GENERAL_ERROR,
+        }));
     }
     Ok(Mapping {
         table: Arc::clone(granter.grants()),

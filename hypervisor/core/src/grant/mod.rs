@@ -73,7 +73,7 @@ pub trait GrantHost {
     /// RAM of its own at `gfn`, and whether it may be written. Called under the grant lock: must not take locks of rank
     /// GRANT or below.
     fn own_frame(&self, gfn: Gfn) -> Option<(FrameRef, bool)>;
-    /// Maps another domain's page at `gfn`, which must be a hole.
+    /// Maps another domain's page at `gfn`, which must be a hole. ENXIO: there is no such address.
     fn map_grant(&self, gfn: Gfn, frame: FrameRef, write: bool) -> Result<(), Errno>;
     /// Makes `gfn` a hole again if it maps exactly the granted frame `mfn`; the reference that the map held.
     fn unmap_grant(&self, gfn: Gfn, mfn: Mfn) -> Result<FrameRef, Errno>;

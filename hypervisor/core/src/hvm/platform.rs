@@ -182,6 +182,20 @@ impl Platform {
         self.with_pci(hv, domain, |pci, host| pci.restore(bdf, host))
     }
 
+    /// Whether a configuration window of `segment` lies at `base` and covers these buses.
+    pub fn has_window(&self, segment: u16, base: u64, first_bus: u8, last_bus: u8) -> bool {
+        self.windows.iter().any(|w| {
+            (w.segment, w.base) == (segment, base)
+                && w.first_bus <= first_bus
+                && last_bus <= w.last_bus
+        })
+    }
+
+    /// Whether the function was found when its configuration space was looked at.
+    pub fn knows_function(&self, bdf: Bdf) -> bool {
+        self.pci.lock().functions().any(|known| known == bdf)
+    }
+
     /// Does to the physical line what the guest's programming asks for. Takes no lock of its caller's rank.
     fn apply(&self, hv: &Hypervisor, domain: &Domain, effect: IoApicEffect) {
         match effect {

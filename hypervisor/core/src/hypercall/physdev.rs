@@ -9,6 +9,7 @@ use xen_abi::physdev::{
 };
 
 use super::{Call, HcResult, ptr};
+use crate::hvm::platform::Platform;
 
 /// `physdev_op(sub, pointer)`.
 pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
@@ -19,16 +20,19 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
     match sub as u32 {
         op::PCI_MMCFG_RESERVED => {
             // The windows are taken from the host's MCFG table at boot; the report changes nothing.
-            let _: PhysdevPciMmcfgReserved = call.memory().read(ptr(arg))?;
-            Ok(0)
+            let a: PhysdevPciMmcfgReserved = call.memory().read(ptr(arg))?;
+            found(call, |p| {
+                p.has_window(a.segment, a.address, a.start_bus, a.end_bus)
+            })
         }
         op::PCI_DEVICE_ADD => {
+            // Functions are found as their configuration space is looked at.
             let _: PhysdevPciDeviceAdd = call.memory().read(ptr(arg))?;
             Ok(0)
         }
         op::PCI_DEVICE_REMOVE => {
-            let _: PhysdevPciDevice = call.memory().read(ptr(arg))?;
-            Ok(0)
+            let a: PhysdevPciDevice = call.memory().read(ptr(arg))?;
+            found(call, |p| p.knows_function(bdf(a.seg, a.bus, a.devfn)))
         }
         op::RESTORE_MSI => {
             let a: PhysdevRestoreMsi = call.memory().read(ptr(arg))?;
@@ -47,18 +51,29 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
     }
 }
 
-/// After a reset of the device: programs its MSI registers again from what is bound. Xen answers ENOSYS here for a PVH
-/// dom0, and Linux then leaves the device without interrupts.
-fn restore_msi(call: &mut Call<'_, '_>, segment: u16, bus: u8, devfn: u8) -> HcResult {
+/// ENODEV unless the platform has what was asked for.
+fn found(call: &mut Call<'_, '_>, has: impl FnOnce(&Platform) -> bool) -> HcResult {
     let platform = call.domain().platform.as_ref().ok_or(Errno::ENODEV)?;
-    let bdf = Bdf {
-        segment,
-        bus,
-        devfn,
-    };
-    if platform.restore_msi(call.hv(), call.domain(), bdf) {
+    if has(platform) {
         Ok(0)
     } else {
         Err(Errno::ENODEV)
     }
+}
+
+const fn bdf(segment: u16, bus: u8, devfn: u8) -> Bdf {
+    Bdf {
+        segment,
+        bus,
+        devfn,
+    }
+}
+
+/// After a reset of the device: programs its MSI registers again from what is bound. Xen answers ENOSYS here for a PVH
+/// dom0, and Linux then leaves the device without interrupts.
+fn restore_msi(call: &mut Call<'_, '_>, segment: u16, bus: u8, devfn: u8) -> HcResult {
+    let (hv, domain) = (call.hv(), call.domain());
+    found(call, |p| {
+        p.restore_msi(hv, domain, bdf(segment, bus, devfn))
+    })
 }

@@ -98,6 +98,9 @@ fn poll(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
         ports[i as usize] = call.memory().read_at(ptr(a.ports), u64::from(i))?;
     }
     let ports = &ports[..a.nr_ports as usize];
+    if ports.contains(&0) {
+        return Err(Errno::EINVAL);
+    }
     let vcpu = call.vcpu();
     // Announce first, look second: a port raised in between finds the poller.
     let wait_for = match ports {

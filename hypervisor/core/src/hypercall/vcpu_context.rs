@@ -19,6 +19,9 @@ const PE: u64 = 1;
 /// Sets the start state of a vCPU that is down and was not initialised before.
 pub fn initialise(call: &mut Call<'_, '_>, vcpu: &VcpuRef, arg: u64) -> HcResult {
     let ctx: VcpuHvmContext = call.memory().read(ptr(arg))?;
+    if vcpu.initialised.load(Ordering::SeqCst) {
+        return Err(Errno::EEXIST);
+    }
     let (state, gprs) = match ctx.mode {
         mode::MODE_32B => state32(
             &VcpuHvmX86_32::read_from_prefix(&ctx.cpu_regs)

@@ -249,6 +249,17 @@ impl P2m {
     }
 }
 
+impl Drop for P2m {
+    /// Gives up the references that the map holds. Nothing runs on the tree any more: its domain is gone.
+    fn drop(&mut self) {
+        let mut from = Gfn(0);
+        while let Some((gfn, leaf)) = self.stage2.next_leaf(from) {
+            drop(self.take(gfn, Some(leaf)));
+            from = Gfn((gfn.0 | ((1 << leaf.order) - 1)) + 1);
+        }
+    }
+}
+
 /// A mapping that was removed; holds the frame's reference, if it had one, until dropped.
 #[derive(Debug)]
 pub struct Removed {

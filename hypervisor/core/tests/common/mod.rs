@@ -1,4 +1,5 @@
-//! A system on the fake machine: one control domain whose RAM is gfn 0 to `PAGES - 1`, paging off, 64-bit code.
+//! A system on the fake machine: a control domain, and guests if asked for. The RAM of each is gfn 0 to `PAGES - 1`, paging is
+//! off, the code is 64-bit.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::sync::Arc;
@@ -41,54 +42,32 @@ impl System {
             command_line: "console=com1".into(),
         };
         let hv = Hypervisor::new(hw, identity, sched, false);
-        let id = DomId::DOM0;
-        let p2m = P2m::new(id, hv.hw.stage2_format(), hv.hw.phys_bits(), Vec::new()).unwrap();
-        for gfn in 0..PAGES {
-            p2m.map(Gfn(gfn), FrameRef::alloc(id).unwrap(), PageType::Ram, true)
-                .unwrap();
-        }
-        let setup = DomainSetup {
-            id,
-            privileged: true,
-            handle: [7; 16],
-            memory_map: vec![MemoryRange {
-                start: Gpa(0),
-                len: PAGES * 4096,
-                ty: 1,
-            }],
-            max_pages: PAGES + 16,
-            vcpus,
-            cpu: CpuPolicy::new(&hv.hw, id, vcpus, (4, 17), true),
-            io_bitmap: None,
-            platform: Some(Platform::new(&hv.hw.ioapics(), Vec::new())),
-        };
-        let dom = Domain::new(&hv.hw, setup, p2m).unwrap();
-        for v in dom.vcpus() {
-            v.up.store(true, Ordering::SeqCst);
-            let mut local = v.local.try_lock().unwrap();
-            local.started = true;
-            local.ctx.sys.efer = 1 << 10 | 1 << 8;
-            local.ctx.sys.segments[1] = Segment {
-                access: 0xa09b,
-                ..Default::default()
-            };
-            hv.sched.with(|p| {
-                p.insert(
-                    v.key,
-                    Params {
-                        weight: 256,
-                        hard: CpuMask::ALL,
-                    },
-                )
-            });
-        }
+        let dom = domain(&hv, DomId::DOM0, vcpus);
         hv.add_domain(dom.clone());
         System { hv, dom }
     }
 
+    /// Adds a domain without privileges; its memory is laid out like the control domain's.
+    pub fn add_guest(&self, id: u16, vcpus: u32) -> Arc<Domain> {
+        let dom = domain(&self.hv, DomId(id), vcpus);
+        self.hv.add_domain(dom.clone());
+        dom
+    }
+
     /// Makes a hypercall on a vCPU; RAX afterwards, and what the run loop would do next.
     pub fn call_next(&self, vcpu: u32, number: u64, args: [u64; 5]) -> (i64, Next) {
-        let v = self.dom.vcpu(vcpu).unwrap();
+        self.call_from(&self.dom, vcpu, number, args)
+    }
+
+    /// As [`System::call_next`], for a vCPU of `dom`.
+    pub fn call_from(
+        &self,
+        dom: &Arc<Domain>,
+        vcpu: u32,
+        number: u64,
+        args: [u64; 5],
+    ) -> (i64, Next) {
+        let v = dom.vcpu(vcpu).unwrap();
         let mut local = v.local.try_lock().unwrap();
         let mut pcpu = PcpuLocal::new(CpuId(0));
         let regs = [Gpr::Rdi, Gpr::Rsi, Gpr::Rdx, Gpr::R10, Gpr::R8];
@@ -102,7 +81,7 @@ impl System {
             let mut turn = Turn {
                 hv: &self.hv,
                 pcpu: &mut pcpu,
-                domain: &self.dom,
+                domain: dom,
                 vcpu: v,
                 local: &mut local,
             };
@@ -140,4 +119,50 @@ impl System {
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         self.poke(gpa, &bytes);
     }
+}
+
+/// A domain with RAM at gfn 0 to `PAGES - 1` whose vCPUs are all up; not in the system yet.
+fn domain(hv: &Hypervisor, id: DomId, vcpus: u32) -> Arc<Domain> {
+    let p2m = P2m::new(id, hv.hw.stage2_format(), hv.hw.phys_bits(), Vec::new()).unwrap();
+    for gfn in 0..PAGES {
+        p2m.map(Gfn(gfn), FrameRef::alloc(id).unwrap(), PageType::Ram, true)
+            .unwrap();
+    }
+    let setup = DomainSetup {
+        id,
+        privileged: id == DomId::DOM0,
+        handle: [7; 16],
+        memory_map: vec![MemoryRange {
+            start: Gpa(0),
+            len: PAGES * 4096,
+            ty: 1,
+        }],
+        max_pages: PAGES + 16,
+        vcpus,
+        cpu: CpuPolicy::new(&hv.hw, id, vcpus, (4, 17), true),
+        io_bitmap: None,
+        platform: (id == DomId::DOM0).then(|| Platform::new(&hv.hw.ioapics(), Vec::new())),
+    };
+    let dom = Domain::new(&hv.hw, setup, p2m).unwrap();
+    for v in dom.vcpus() {
+        v.up.store(true, Ordering::SeqCst);
+        v.initialised.store(true, Ordering::SeqCst);
+        let mut local = v.local.try_lock().unwrap();
+        local.started = true;
+        local.ctx.sys.efer = 1 << 10 | 1 << 8;
+        local.ctx.sys.segments[1] = Segment {
+            access: 0xa09b,
+            ..Default::default()
+        };
+        hv.sched.with(|p| {
+            p.insert(
+                v.key,
+                Params {
+                    weight: 256,
+                    hard: CpuMask::ALL,
+                },
+            )
+        });
+    }
+    dom
 }

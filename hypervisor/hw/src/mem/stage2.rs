@@ -208,6 +208,29 @@ impl Stage2 {
         }
     }
 
+    /// The first frame at or after `from` that is translated, and its translation. For taking a tree apart.
+    pub fn next_leaf(&self, from: Gfn) -> Option<(Gfn, Leaf)> {
+        let mut gfn = from.0;
+        while gfn >> 36 == 0 {
+            if let Some(leaf) = self.lookup(Gfn(gfn)) {
+                return Some((Gfn(gfn), leaf));
+            }
+            // Pass over all that the empty entry covers.
+            let mut at = self.root;
+            let mut level = 3;
+            loop {
+                let e = table(at)[index(Gfn(gfn), level)].load(Ordering::Acquire);
+                if level == 0 || !self.format.present(e) || e & LARGE != 0 {
+                    break;
+                }
+                at = Mfn((e & ADDR) >> 12);
+                level -= 1;
+            }
+            gfn = ((gfn >> (9 * level)) + 1) << (9 * level);
+        }
+        None
+    }
+
     /// Maps `1 << order` frames (order 0, 9 or 18) and returns the leaf that was there, if any. Base-page mappings split
     /// a superpage in their way; superpages need an empty slot or a leaf of the same size.
     pub fn map(
@@ -323,6 +346,14 @@ mod tests {
             let old = t.unmap(Gfn(0x210)).unwrap().unwrap();
             assert_eq!((old.mfn, old.order, old.tag), (Mfn(0x410), 0, 3));
             assert_eq!(t.lookup(Gfn(0x210)), None);
+            let next = |from| {
+                t.next_leaf(Gfn(from))
+                    .map(|(gfn, leaf)| (gfn.0, leaf.mfn.0))
+            };
+            assert_eq!(next(0), Some((0x200, 0x400)));
+            assert_eq!(next(0x210), Some((0x211, 0x411)));
+            assert_eq!(next(0x400), None);
+            assert_eq!(next(1 << 36), None);
             assert_eq!(t.lookup(Gfn(0x211)).unwrap().mfn, Mfn(0x411));
             assert_eq!(
                 t.map(Gfn(0x200), Mfn(0x400), 9, Perms::RAM, 3),

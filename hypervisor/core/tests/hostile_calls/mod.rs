@@ -1,0 +1,345 @@
+//! Makes hypercalls that are nearly right: the structure of the sub-operation, filled field by field with values that fit
+//! the field's name, with a wrong one here and there.
+
+use super::common::PAGES;
+use xen_abi::HEADERS;
+use xen_abi::layout::{FieldLayout, StructLayout};
+
+/// A small generator: reproducible from its seed.
+pub struct Random(u64);
+
+/// A hypercall, and what is written to memory before.
+#[derive(Debug)]
+pub struct Case {
+    pub number: u64,
+    pub args: [u64; 5],
+    /// Address and bytes.
+    pub memory: Vec<(u64, Vec<u8>)>,
+}
+
+/// Sub-operations: number of the call, of the sub-operation, and the structure that it reads.
+const OPERATIONS: &[(u64, u64, &str)] = &[
+    (7, 17, "PfSettime32"),
+    (7, 50, "PfFirmwareInfo"),
+    (7, 55, "PfPcpuinfo"),
+    (7, 62, "PfSettime64"),
+    (12, 0, "MemoryReservation"),
+    (12, 1, "MemoryReservation"),
+    (12, 3, "MemoryDomain"),
+    (12, 4, "MemoryDomain"),
+    (12, 6, "MemoryReservation"),
+    (12, 7, "AddToPhysmap"),
+    (12, 9, "MemoryMap"),
+    (12, 11, "MemoryExchange"),
+    (12, 13, "ForeignMemoryMap"),
+    (12, 14, "MemoryDomain"),
+    (12, 15, "RemoveFromPhysmap"),
+    (12, 17, "PodTarget"),
+    (12, 23, "AddToPhysmapBatch"),
+    (12, 24, "MemoryReservation"),
+    (12, 27, "ReservedDeviceMemoryMap"),
+    (12, 28, "MemAcquireResource"),
+    (13, 0, "MulticallEntry"),
+    (17, 6, "FeatureInfo"),
+    (20, 0, "GnttabMapGrantRef"),
+    (20, 1, "GnttabUnmapGrantRef"),
+    (20, 2, "GnttabSetupTable"),
+    (20, 5, "GnttabCopy"),
+    (20, 6, "GnttabQuerySize"),
+    (20, 8, "GnttabSetVersion"),
+    (20, 10, "GnttabGetVersion"),
+    (20, 11, "GnttabSwapGrantRef"),
+    (24, 0, "VcpuHvmContext"),
+    (24, 1, "VcpuSetPeriodicTimer"),
+    (24, 2, "VcpuSetPeriodicTimer"),
+    (24, 4, "VcpuRunstateInfo"),
+    (24, 5, "VcpuRegisterRunstateMemoryArea"),
+    (24, 6, "VcpuSetPeriodicTimer"),
+    (24, 8, "VcpuSetSingleshotTimer"),
+    (24, 10, "VcpuRegisterVcpuInfo"),
+    (24, 13, "VcpuRegisterTimeMemoryArea"),
+    (29, 2, "SchedShutdown"),
+    (29, 3, "SchedPoll"),
+    (29, 4, "SchedRemoteShutdown"),
+    (29, 6, "SchedWatchdog"),
+    (29, 7, "SchedPinOverride"),
+    (32, 0, "EvtchnBindInterdomain"),
+    (32, 1, "EvtchnBindVirq"),
+    (32, 3, "EvtchnClose"),
+    (32, 4, "EvtchnSend"),
+    (32, 5, "EvtchnStatus"),
+    (32, 6, "EvtchnAllocUnbound"),
+    (32, 7, "EvtchnBindIpi"),
+    (32, 8, "EvtchnBindVcpu"),
+    (32, 9, "EvtchnUnmask"),
+    (32, 10, "EvtchnReset"),
+    (32, 11, "EvtchnInitControl"),
+    (32, 12, "EvtchnExpandArray"),
+    (32, 13, "EvtchnSetPriority"),
+    (33, 19, "PhysdevRestoreMsi"),
+    (33, 24, "PhysdevPciMmcfgReserved"),
+    (33, 25, "PhysdevPciDeviceAdd"),
+    (33, 26, "PhysdevPciDevice"),
+    (34, 0, "HvmParam"),
+    (34, 1, "HvmParam"),
+    (34, 11, "HvmXentrace"),
+    (34, 15, "HvmGetMemType"),
+    (34, 23, "HvmEvtchnUpcallVector"),
+];
+
+impl Random {
+    /// Any seed will do.
+    pub fn new(seed: u64) -> Self {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.next().is_multiple_of(n)
+    }
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+    /// Values that have broken code before: small, pointers into RAM, page ends, the ends of the address space.
+    fn value(&mut self) -> u64 {
+        match self.below(8) {
+            0 => self.below(64),
+            1 => self.below(PAGES * 4096),
+            2 => self.below(PAGES) * 4096 + 4096 - self.below(16),
+            3 => u64::MAX - self.below(64),
+            4 => 1 << self.below(64),
+            5 => self.below(0x8000),
+            6 => PAGES * 4096 - self.below(64),
+            _ => self.next(),
+        }
+    }
+    /// Frames in RAM, and some that are holes.
+    fn gfn(&mut self) -> u64 {
+        self.below(PAGES + 16)
+    }
+    /// A place for a structure or a list; now and then at the end of a page.
+    fn place(&mut self) -> u64 {
+        let at = self.below(PAGES - 1) * 4096;
+        at + if self.one_in(4) {
+            4096 - 8 * self.below(16)
+        } else {
+            8 * self.below(256)
+        }
+    }
+    /// Twos of 32-bit numbers that can be ports, and 64-bit numbers that can be frames.
+    fn list(&mut self) -> Vec<u8> {
+        let numbers = 1 + self.below(40);
+        (0..numbers)
+            .flat_map(|_| self.gfn().to_le_bytes())
+            .collect()
+    }
+
+    fn field(&mut self, f: &FieldLayout, memory: &mut Vec<(u64, Vec<u8>)>) -> u64 {
+        const POINTERS: &[&str] = &[
+            "extent_start",
+            "buffer",
+            "frame_list",
+            "ports",
+            "idxs",
+            "gpfns",
+            "errs",
+            "addr",
+        ];
+        let name = f.name;
+        if name.starts_with('_') {
+            return 0;
+        }
+        if POINTERS.contains(&name) {
+            let at = if name == "frame_list" && self.one_in(3) {
+                0
+            } else {
+                self.place()
+            };
+            let list = self.list();
+            memory.push((at, list));
+            return at;
+        }
+        let has = |part: &str| name.contains(part);
+        if f.size == 2 && has("dom") {
+            // SELF, both domains, nobody, IO, XEN.
+            return self.pick(&[0x7ff0, 0x7ff0, 0, 1, 1234, 0x7ff1, 0x7ff2]);
+        }
+        if name == "host_addr" {
+            return self.gfn() << 12;
+        }
+        if has("gfn") || has("pfn") || has("mfn") || name == "idx" || name == "frame" {
+            return self.gfn();
+        }
+        if has("port") || has("ref") || name == "handle" {
+            return self.below(24);
+        }
+        if has("vcpu") || name == "kind" || has("version") || has("reason") || name == "pcpu" {
+            return self.below(4);
+        }
+        if name == "timeout" || name.ends_with("_ns") {
+            return self.pick(&[0, 1, 10, 1_000_000, 5_000_000_000]);
+        }
+        match f.size {
+            1 | 2 => self.below(300),
+            _ if has("flags") => 1 << self.below(5),
+            _ => self.below(48),
+        }
+    }
+
+    /// A structure with fitting fields, one of them wrong now and then.
+    fn structure(&mut self, layout: &StructLayout, memory: &mut Vec<(u64, Vec<u8>)>) -> Vec<u8> {
+        let mut bytes = vec![0; layout.size];
+        let wrong = self.one_in(6).then(|| self.below(8) as usize);
+        for (i, f) in layout.fields.iter().enumerate() {
+            let value = if wrong == Some(i) {
+                self.value()
+            } else {
+                self.field(f, memory)
+            };
+            let n = f.size.min(8);
+            bytes[f.offset..f.offset + n].copy_from_slice(&value.to_le_bytes()[..n]);
+        }
+        bytes
+    }
+}
+
+fn layout(name: &str) -> &'static StructLayout {
+    HEADERS
+        .iter()
+        .flat_map(|h| h.structs)
+        .find(|s| s.name == name)
+        .unwrap_or_else(|| panic!("no structure {name}"))
+}
+
+impl Case {
+    /// The next case.
+    pub fn new(random: &mut Random) -> Case {
+        if random.one_in(6) {
+            Case::wild(random)
+        } else {
+            Case::fitting(random, true)
+        }
+    }
+
+    /// Any number, any arguments, a structure of any bytes.
+    fn wild(random: &mut Random) -> Case {
+        let numbers = [
+            7, 12, 13, 15, 17, 18, 20, 21, 24, 26, 29, 32, 33, 34, 35, 36, 48, 60,
+        ];
+        let number = if random.one_in(50) {
+            random.value()
+        } else {
+            random.pick(&numbers)
+        };
+        let at = random.place();
+        let bytes: Vec<u8> = (0..16).flat_map(|_| random.value().to_le_bytes()).collect();
+        let mut args = [0; 5].map(|_| random.value());
+        args[0] = if number == 7 { at } else { random.below(32) };
+        if random.one_in(2) {
+            args[1] = at;
+        }
+        if random.one_in(3) {
+            args[2] = at;
+        }
+        Case {
+            number,
+            args,
+            memory: vec![(at, bytes)],
+        }
+    }
+
+    /// A sub-operation with its structure.
+    fn fitting(random: &mut Random, multicalls: bool) -> Case {
+        match random.below(30) {
+            0 => return Case::plain(15, [random.value(), 0, 0, 0, 0]),
+            1 => return Case::plain(21, [random.below(2), random.below(8), 0, 0, 0]),
+            2 => {
+                let buffer = random.place();
+                let args = [random.below(2), random.below(9000), buffer, 0, 0];
+                return Case::plain(18, args);
+            }
+            3 => {
+                let buffer = random.place();
+                return Case::plain(17, [random.below(12), buffer, 0, 0, 0]);
+            }
+            _ => {}
+        }
+        let (number, sub, name) = loop {
+            let op = random.pick(OPERATIONS);
+            // Ends of the machine are kept rare, or little else would be seen.
+            let ends = (op.0, op.1) == (29, 2);
+            if (op.0 != 13 || multicalls) && (!ends || random.one_in(20)) {
+                break op;
+            }
+        };
+        if number == 13 {
+            return Case::multicall(random);
+        }
+        let mut memory = Vec::new();
+        let layout = layout(name);
+        let count = if number == 20 { 1 + random.below(3) } else { 1 };
+        let at = random.place();
+        let mut bytes = Vec::new();
+        if number == 7 {
+            bytes.extend((sub as u32).to_le_bytes());
+            bytes.extend(0x0300_0001u32.to_le_bytes());
+        }
+        for _ in 0..count {
+            bytes.extend(random.structure(layout, &mut memory));
+        }
+        if number == 7 {
+            bytes.resize(136, 0);
+        }
+        memory.push((at, bytes));
+        let args = match number {
+            7 => [at, 0, 0, 0, 0],
+            20 => [sub, at, count, 0, 0],
+            24 => [sub, random.below(3), at, 0, 0],
+            _ => [sub, at, 0, 0, 0],
+        };
+        Case {
+            number,
+            args,
+            memory,
+        }
+    }
+
+    fn plain(number: u64, args: [u64; 5]) -> Case {
+        Case {
+            number,
+            args,
+            memory: Vec::new(),
+        }
+    }
+
+    /// A list of fitting calls.
+    fn multicall(random: &mut Random) -> Case {
+        let count = 1 + random.below(6);
+        let mut memory = Vec::new();
+        let mut list = Vec::new();
+        for _ in 0..count {
+            let inner = Case::fitting(random, false);
+            memory.extend(inner.memory);
+            list.extend(inner.number.to_le_bytes());
+            list.extend(0u64.to_le_bytes());
+            for arg in inner.args.into_iter().chain([0]) {
+                list.extend(arg.to_le_bytes());
+            }
+        }
+        let at = random.place();
+        memory.push((at, list));
+        Case {
+            number: 13,
+            args: [at, count, 0, 0, 0],
+            memory,
+        }
+    }
+}
