@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use hv_hw::bootinfo::Screen;
 use hv_hw::machine::CpuId;
 use hv_hw::sync::{SpinLock, rank};
 use hv_hw::{Hw, Machine};
@@ -33,6 +34,10 @@ pub struct Identity {
     pub changeset: String,
     /// The hypervisor's command line.
     pub command_line: String,
+    /// The screen, as the boot loader left it.
+    pub screen: Screen,
+    /// Whether the firmware is EFI.
+    pub efi: bool,
 }
 
 /// What other CPUs may know and set of a pCPU.

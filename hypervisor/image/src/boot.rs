@@ -118,6 +118,8 @@ fn hypervisor(metal: Metal, info: &BootInfo, options: &Options) -> Hypervisor {
             .unwrap_or("unavailable")
             .to_string(),
         command_line: info.command_line.to_string(),
+        screen: info.screen,
+        efi: info.efi_system_table.is_some(),
     };
     Hypervisor::new(metal, identity, sched, options.noreboot)
 }

@@ -13,6 +13,7 @@ mod multicall;
 mod physdev;
 mod physmap;
 mod platform;
+mod platform_screen;
 mod resource;
 mod sched;
 mod vcpu;

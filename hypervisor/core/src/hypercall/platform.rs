@@ -8,7 +8,7 @@ use xen_abi::platform::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{Call, HcResult, ptr};
+use super::{Call, HcResult, platform_screen, ptr};
 use crate::hypervisor::Wallclock;
 
 /// `platform_op(pointer)`.
@@ -41,7 +41,15 @@ pub fn handle(call: &mut Call<'_, '_>, [arg, ..]: [u64; 5]) -> HcResult {
             let (info, _) = PfFirmwareInfo::read_from_prefix(&a.u).map_err(|_| Errno::EFAULT)?;
             firmware_info(info.kind)
         }
-        // Also GET_DOM0_CONSOLE, which Xen has from 4.20 on: Linux then takes the console from its own boot parameters.
+        // Newer than the presented release, but the only way for a PVH dom0 to learn of the screen.
+        op::GET_DOM0_CONSOLE => {
+            let identity = &call.hv().identity;
+            let info =
+                platform_screen::describe(identity.screen, identity.efi).ok_or(Errno::ENODEV)?;
+            a.u[..info.len()].copy_from_slice(&info);
+            call.memory().write(ptr(arg), &a)?;
+            Ok(info.len() as u64)
+        }
         _ => Err(Errno::ENOSYS),
     }
 }

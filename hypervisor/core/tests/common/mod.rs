@@ -34,6 +34,8 @@ impl System {
         let hw = FakeMachine::new(2);
         let sched = Scheduler::by_name("credit2", 2, 10_000_000).unwrap();
         let identity = Identity {
+            screen: hv_hw::bootinfo::Screen::Unknown,
+            efi: false,
             major: 4,
             minor: 17,
             extra: ".0-test".into(),
