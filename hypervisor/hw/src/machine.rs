@@ -190,7 +190,8 @@ pub enum Exit {
     Stage2(Stage2Fault),
     /// XSETBV.
     Xsetbv { len: u8 },
-    /// Write to CR0, CR4 or CR8 or a read of them where intercepted: (register, is write, GPR number, length).
+    /// Write to CR0, CR4 or CR8 or a read of them where intercepted: (register, is write, GPR number, length). The length
+    /// is 0 if hardware tells neither it nor the GPR.
     Cr {
         reg: u8,
         write: bool,
@@ -333,6 +334,8 @@ pub trait GuestContext: Send {
     fn state(&self) -> SystemState;
     /// Sets all system registers.
     fn set_state(&mut self, state: &SystemState);
+    /// Sets CR4, which has been validated, and drops the translations that a write to it drops.
+    fn set_cr4(&mut self, value: u64);
     /// Reads one MSR that lives in this context (EFER, FS/GS bases, STAR.., SYSENTER, PAT, DEBUGCTL, TSC_AUX, XSS).
     fn context_msr(&self, index: u32) -> Option<u64>;
     /// Writes such an MSR; false if it does not live here. The value has been validated.

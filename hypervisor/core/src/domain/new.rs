@@ -16,6 +16,7 @@ use xen_abi::Errno;
 use super::{Domain, DomainSetup, RUNNING};
 use crate::evtchn::{self, Evtchn};
 use crate::grant::{GrantTable, Limits};
+use crate::hvm::cr4;
 use crate::hvm::vlapic::{LapicPost, Vlapic};
 use crate::p2m::P2m;
 use crate::vcpu::info::Areas;
@@ -46,10 +47,12 @@ impl Domain {
                     xsave_size: setup.cpu.xsave_size,
                 })
                 .ok_or(Errno::ENOMEM)?;
+            let cpuid = setup.cpu.table(hw, index);
             let local = VcpuLocal {
+                cr4_allowed: cr4::allowed(|leaf, register, bit| cpuid.has(leaf, register, bit)),
                 ctx,
                 lapic: Vlapic::new(index, false),
-                cpuid: setup.cpu.table(hw, index),
+                cpuid,
                 pci_address: 0,
                 nmi_pending: false,
                 reset: None,

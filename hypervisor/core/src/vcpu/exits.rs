@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use hv_hw::machine::{Event, Exit};
+use hv_hw::machine::{Event, Exit, PagingState};
 use hv_hw::{GuestContext, Machine};
 use x86_model::{Gpr, Gva};
 
@@ -10,6 +10,7 @@ use super::run::Turn;
 use super::{Sleep, exits_io, exits_mmio, exits_msr};
 use crate::domain::ShutdownReason;
 use crate::guest::GuestAccess;
+use crate::hvm::cr4;
 use crate::hypercall;
 
 /// Exception vectors that handlers inject.
@@ -107,18 +108,23 @@ impl Turn<'_> {
     #[cold]
     fn decode_length(&mut self, rip: u64, cr3: u64, kind: Kind) -> u8 {
         let paging = self.local.ctx.paging();
+        let (bytes, n) = self.code_bytes(&paging);
+        let len = prefixes(&bytes[..n], paging.long) + kind.opcode_len();
+        self.local.lengths.slots[LengthCache::slot(rip)] = (rip, cr3, kind as u8, len);
+        len
+    }
+
+    /// The instruction bytes at RIP, and how many of them could be read.
+    fn code_bytes(&self, paging: &PagingState) -> ([u8; 15], usize) {
         let mut bytes = [0u8; 15];
         let base = if paging.long {
             0
         } else {
             self.local.ctx.state().segments[1].base
         };
-        let n = self
-            .memory()
-            .fetch(Gva(base.wrapping_add(rip)), &mut bytes, paging.cpl);
-        let len = prefixes(&bytes[..n], paging.long) + kind.opcode_len();
-        self.local.lengths.slots[LengthCache::slot(rip)] = (rip, cr3, kind as u8, len);
-        len
+        let at = Gva(base.wrapping_add(self.local.ctx.rip()));
+        let n = self.memory().fetch(at, &mut bytes, paging.cpl);
+        (bytes, n)
     }
 
     /// Default operand and address size of the running code: 16, 32 or 64.
@@ -198,6 +204,15 @@ pub fn handle(turn: &mut Turn<'_>, exit: Exit) -> Next {
             Next::Continue
         }
         Exit::Shutdown => triple_fault(turn),
+        Exit::Cr {
+            reg: 4,
+            write: true,
+            gpr,
+            len,
+        } => {
+            write_cr4(turn, gpr, len);
+            Next::Continue
+        }
         Exit::Cr { reg, .. } => turn.crash(format_args!("unexpected CR{reg} exit")),
         Exit::Unsupported { code, info1, info2 } => turn.crash(format_args!(
             "exit {code:#x} (info {info1:#x}, {info2:#x}) cannot be handled"
@@ -249,6 +264,31 @@ fn cpuid(turn: &mut Turn<'_>) {
     g.set32(Gpr::Rbx, b);
     g.set32(Gpr::Rcx, c);
     g.set32(Gpr::Rdx, d);
+}
+
+/// MOV to CR4. `len` is 0 if hardware tells neither length nor register.
+#[cold]
+fn write_cr4(turn: &mut Turn<'_>, gpr: u8, len: u8) {
+    let paging = turn.local.ctx.paging();
+    let told = (len != 0).then_some((usize::from(gpr & 15), len));
+    let Some((register, len)) = told.or_else(|| {
+        let (bytes, n) = turn.code_bytes(&paging);
+        cr4::decode(&bytes[..n], paging.long)
+    }) else {
+        // Rewritten or unmapped by another vCPU since it was executed: execute what is there now.
+        return;
+    };
+    let mut value = turn.local.ctx.gprs().0[register];
+    if !paging.long {
+        value &= 0xffff_ffff;
+    }
+    let allowed = turn.local.cr4_allowed;
+    if cr4::valid(paging.cr4, value, allowed, paging.efer, paging.cr3) {
+        turn.local.ctx.set_cr4(value);
+        turn.skip(len);
+    } else {
+        turn.raise_gp();
+    }
 }
 
 fn xsetbv(turn: &mut Turn<'_>, len: u8) {

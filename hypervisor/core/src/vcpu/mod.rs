@@ -138,6 +138,8 @@ pub struct VcpuLocal {
     pub started: bool,
     /// XCR0 bits that the guest may set.
     pub xcr0_allowed: u64,
+    /// CR4 bits that the guest may set.
+    pub cr4_allowed: u64,
     /// Instruction-length memory for exits whose length hardware does not tell.
     pub lengths: exits::LengthCache,
     /// Recent translations of the guest's addresses.

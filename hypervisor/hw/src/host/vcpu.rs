@@ -58,6 +58,9 @@ impl GuestContext for FakeVcpu {
     fn set_state(&mut self, state: &SystemState) {
         self.sys = state.clone();
     }
+    fn set_cr4(&mut self, value: u64) {
+        self.sys.cr4 = value;
+    }
     fn context_msr(&self, index: u32) -> Option<u64> {
         match index {
             0xc000_0080 => Some(self.sys.efer),

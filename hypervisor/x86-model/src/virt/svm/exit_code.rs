@@ -2,6 +2,8 @@
 //! [`super::intercept`].
 #![allow(missing_docs, reason = "the names are the manual's")]
 
+/// Write to CR4.
+pub const CR4_WRITE: u64 = 0x14;
 /// Exceptions: this plus the vector.
 pub const EXCEPTION: u64 = 0x40;
 pub const EXCEPTION_LAST: u64 = 0x5f;

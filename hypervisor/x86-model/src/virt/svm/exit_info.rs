@@ -1,6 +1,9 @@
-//! What EXITINFO1 says for port exits and nested page faults (APM vol. 2, 15.10.2 and 15.25.6).
+//! What EXITINFO1 says for port exits, control register accesses and nested page faults (APM vol. 2, 15.10.2, 15.8.1 and 15.25.6).
 
 use crate::Width;
+
+/// Control register accesses: bits 3:0 are the GPR (decode assists).
+pub const CR_GPR_VALID: u64 = 1 << 63;
 
 /// A port exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

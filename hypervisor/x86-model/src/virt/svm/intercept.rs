@@ -55,6 +55,9 @@ pub const VINTR: u32 = words(&[code::VINTR])[0];
 /// Bit of IRET in word 1.
 pub const IRET: u32 = words(&[code::IRET])[0];
 
+/// Writes to CR4: the hardware checks them against what the machine has, not against what CPUID shows the guest.
+pub const CR: u32 = 1 << (16 + 4);
+
 /// #DB and #AC are intercepted and put back: a guest can arrange that the delivery of either raises it again, without
 /// end, and with no instruction boundary at which the CPU would take an interrupt. #MC belongs to the host.
 pub const EXCEPTIONS: u32 = 1 << 1 | 1 << 17 | 1 << 18;

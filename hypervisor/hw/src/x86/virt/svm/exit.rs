@@ -57,10 +57,22 @@ impl SvmVcpu {
     #[cold]
     fn decode_rare(&mut self) -> Option<Exit> {
         let c = &self.vmcb.get().control;
+        let info = c.exit_info_1;
         Some(match c.exit_code {
             code::NMI => Exit::Nmi,
             // It stays pending, and resets this CPU as soon as the global interrupt flag allows.
             code::INIT => Exit::Interrupt,
+            // Decode assists name the GPR; without them the instruction is looked at above.
+            code::CR4_WRITE => Exit::Cr {
+                reg: 4,
+                write: true,
+                gpr: (info & 15) as u8,
+                len: if info & exit_info::CR_GPR_VALID != 0 {
+                    self.length()
+                } else {
+                    0
+                },
+            },
             code::XSETBV => Exit::Xsetbv { len: self.length() },
             code::INVD | code::WBINVD => Exit::CacheFlush { len: self.length() },
             code::SHUTDOWN => Exit::Shutdown,

@@ -181,6 +181,14 @@ impl GuestContext for SvmVcpu {
         self.set_window(false);
     }
 
+    fn set_cr4(&mut self, value: u64) {
+        let vmcb = self.vmcb.get_mut();
+        vmcb.save.cr4 = value;
+        vmcb.control.clean &= !CLEAN_CRX;
+        // No generation is that high: the next entry flushes.
+        self.flushed = u64::MAX;
+    }
+
     fn context_msr(&self, index: u32) -> Option<u64> {
         self.read_msr(index)
     }

@@ -66,6 +66,7 @@ impl OwnedVmcb {
         let c = &mut this.get_mut().control;
         let [one, two, three] = capabilities.intercepts;
         (c.intercept_1, c.intercept_2, c.intercept_3) = (one, two, three);
+        c.intercept_cr = intercept::CR;
         c.intercept_exceptions = intercept::EXCEPTIONS;
         c.iopm_base = port_map.0;
         c.msrpm_base = shared.msrs.hpa().0;
