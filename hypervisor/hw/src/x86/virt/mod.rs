@@ -83,6 +83,7 @@ delegate! {
     paging(&) -> PagingState;
     state(&) -> SystemState;
     set_state(&mut, state: &SystemState);
+    set_cr4(&mut, value: u64);
     context_msr(&, index: u32) -> Option<u64>;
     set_context_msr(&mut, index: u32, value: u64) -> bool;
     set_xcr0(&mut, value: u64);
