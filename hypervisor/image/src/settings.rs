@@ -1,19 +1,21 @@
 //! The command line's choices, put into the terms of the hardware layer.
 
 use hv_core::options::{
-    ApBringup, Level, LogLevels, Options, Parity, SerialSetup, Timestamps, X2apicMode,
+    ApBringup, Level, LogLevels, Options, Parity, Reboot, SerialSetup, Timestamps, X2apicMode,
 };
 use hv_hw::log::levels::Threshold;
 use hv_hw::log::stamp::Stamps;
 use hv_hw::log::{self, uart::LineSettings};
 use hv_hw::warn;
 use hv_hw::x86::boot::console;
+use hv_hw::x86::power::{self, ResetMethod};
 use hv_hw::x86::{CpuOptions, apic, panic, smp};
 
 /// Opens the consoles. Before this, lines only went to the ring; they are replayed. Until [`limit_log`], the story of the
 /// boot is told whatever `loglvl=` says, as Xen's banner is.
 pub fn open_consoles(o: &Options) {
     panic::set_no_reboot(o.noreboot);
+    choose_reset(o.reboot);
     let info = Threshold {
         always: 3,
         limited: 3,
@@ -101,4 +103,23 @@ pub fn cpus(o: &Options) -> CpuOptions {
             serial: o.ap_bringup == ApBringup::Serial,
         },
     }
+}
+
+fn choose_reset(reboot: Reboot) {
+    let method = match reboot {
+        Reboot::Default => return,
+        Reboot::No => ResetMethod::Halt,
+        Reboot::Acpi => ResetMethod::Acpi,
+        Reboot::Kbd => ResetMethod::Keyboard,
+        Reboot::Triple => ResetMethod::TripleFault,
+        Reboot::Pci => ResetMethod::Chipset,
+        Reboot::Power => ResetMethod::PowerCycle,
+        Reboot::Efi => {
+            warn!(
+                "reboot=efi: the firmware's service is not called yet, the default order is used"
+            );
+            return;
+        }
+    };
+    power::prefer_reset(method);
 }

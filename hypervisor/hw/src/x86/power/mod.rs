@@ -2,7 +2,7 @@
 //!
 //! One CPU ends it: the first to claim it. Others that come here, and the owner itself when a step faults, stop.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use x86_model::acpi::GenericAddress;
 
@@ -13,6 +13,32 @@ use super::cpu::{nmi, percpu};
 use super::time::spin_us;
 use crate::machine::PowerAction;
 use crate::{error, info, warn};
+
+/// A way to reset the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ResetMethod {
+    /// Do not: halt.
+    Halt = 1,
+    /// The FADT's reset register.
+    Acpi,
+    /// The chipset's reset control, port 0xcf9.
+    Chipset,
+    /// The same, with a power cycle.
+    PowerCycle,
+    /// The keyboard controller's pulse.
+    Keyboard,
+    /// A fault that the CPU cannot deliver.
+    TripleFault,
+}
+
+/// The method to try first; 0 for none.
+static FIRST_RESET: AtomicU8 = AtomicU8::new(0);
+
+/// Chooses the way of resetting that is tried first (`reboot=`).
+pub fn prefer_reset(method: ResetMethod) {
+    FIRST_RESET.store(method as u8, Ordering::Relaxed);
+}
 
 const NOBODY: u32 = u32::MAX;
 static OWNER: AtomicU32 = AtomicU32::new(NOBODY);
@@ -196,44 +222,80 @@ fn power_off() {
 }
 
 fn reset() {
+    let first = FIRST_RESET.load(Ordering::Relaxed);
+    let preferred = [
+        ResetMethod::Acpi,
+        ResetMethod::Chipset,
+        ResetMethod::PowerCycle,
+        ResetMethod::Keyboard,
+        ResetMethod::TripleFault,
+    ]
+    .into_iter()
+    .find(|&m| m as u8 == first);
+    if first == ResetMethod::Halt as u8 {
+        info!("Not resetting (reboot=no). All CPUs halted.");
+        asm::stop()
+    }
     if next_step(0) {
         info!("Resetting.");
         ioapic::mask_all();
     }
-    if next_step(1)
-        && let Some((register, value)) = acpi::fadt().and_then(|f| f.reset)
-    {
-        let byte = GenericAddress {
-            bits: 8,
-            ..register
-        };
-        write_register(&byte, value.into());
-        spin_us(100_000);
-    }
-    if next_step(2) {
-        // SAFETY: the chipset's reset control: first the kind (hard), then the edge.
-        unsafe {
-            outb(0xcf9, 0x02);
-            spin_us(50);
-            outb(0xcf9, 0x06);
+    let order = [
+        ResetMethod::Acpi,
+        ResetMethod::Chipset,
+        ResetMethod::Keyboard,
+        ResetMethod::TripleFault,
+    ];
+    for (step, method) in (1..).zip(preferred.into_iter().chain(order)) {
+        // A method that faulted brought us here again: the next one is tried.
+        if next_step(step) {
+            try_reset(method);
         }
-        spin_us(100_000);
     }
-    if next_step(3) {
-        for _ in 0..10 {
-            // Wait for an empty input buffer, then pulse the reset line.
-            for _ in 0..1000 {
-                if inb(0x64) & 2 == 0 {
-                    break;
-                }
-                spin_us(10);
+}
+
+fn try_reset(method: ResetMethod) {
+    match method {
+        ResetMethod::Halt => {}
+        ResetMethod::Acpi => {
+            if let Some((register, value)) = acpi::fadt().and_then(|f| f.reset) {
+                let byte = GenericAddress {
+                    bits: 8,
+                    ..register
+                };
+                write_register(&byte, value.into());
+                spin_us(100_000);
             }
-            // SAFETY: the keyboard controller's reset pulse.
-            unsafe { outb(0x64, 0xfe) };
-            spin_us(1000);
         }
+        ResetMethod::Chipset => chipset(0x02, 0x06),
+        ResetMethod::PowerCycle => chipset(0x0a, 0x0e),
+        ResetMethod::Keyboard => {
+            for _ in 0..10 {
+                // Wait for an empty input buffer, then pulse the reset line.
+                for _ in 0..1000 {
+                    if inb(0x64) & 2 == 0 {
+                        break;
+                    }
+                    spin_us(10);
+                }
+                // SAFETY: the keyboard controller's reset pulse.
+                unsafe { outb(0x64, 0xfe) };
+                spin_us(1000);
+            }
+        }
+        ResetMethod::TripleFault => triple_fault(),
     }
-    triple_fault()
+}
+
+/// The chipset's reset control: first the kind, then the edge.
+fn chipset(kind: u8, edge: u8) {
+    // SAFETY: the machine ends here.
+    unsafe {
+        outb(0xcf9, kind);
+        spin_us(50);
+        outb(0xcf9, edge);
+    }
+    spin_us(100_000);
 }
 
 fn triple_fault() -> ! {

@@ -20,7 +20,7 @@ use super::{acpi, apic, asm, boot, time};
 use crate::machine::CpuId;
 use crate::{error, info, warn};
 
-/// How long a CPU may take to report.
+/// How long to wait for the next CPU to report.
 const TIMEOUT_NS: u64 = 5_000_000_000;
 /// When the start-up message is repeated to those that did not report yet.
 const REPEAT_NS: u64 = 20_000_000;
@@ -164,9 +164,15 @@ fn start_group(group: &[Record], page: u8) {
     }
     let start = time::now_ns();
     let mut repeat_at = if needs_delays() { 200_000 } else { REPEAT_NS };
-    loop {
+    // Hundreds of CPUs of an emulator take longer than one sick CPU deserves: each arrival extends the time.
+    let (mut missing, mut last_arrival) = (group.len(), 0);
+    while missing > 0 {
         let passed = time::now_ns() - start;
-        if waiting().next().is_none() || passed > TIMEOUT_NS {
+        let now = waiting().count();
+        if now < missing {
+            (missing, last_arrival) = (now, passed);
+        }
+        if passed - last_arrival > TIMEOUT_NS {
             break;
         }
         if passed > repeat_at {
