@@ -35,7 +35,7 @@ fn guest() -> P2m {
 fn populate(p2m: &P2m, gfn: u64) {
     let frame = FrameRef::alloc(DomId(1)).unwrap();
     frame.write(0, &(frame.mfn().0 << 16).to_le_bytes());
-    p2m.map(Gfn(gfn), frame, PageType::Ram, gfn % 5 != 0)
+    p2m.map(Gfn(gfn), frame, PageType::Ram, !gfn.is_multiple_of(5))
         .unwrap();
 }
 
