@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use x86_model::Hpa;
+use x86_model::acpi::load::Memory;
 use x86_model::acpi::madt::Limits;
 use x86_model::regs::apic::XAPIC_BROADCAST;
 
@@ -38,7 +39,7 @@ pub(super) fn enable_virtualization() -> Result<(), &'static str> {
 /// Reads tables through the paging code's map.
 struct Firmware;
 
-impl acpi::Reader for Firmware {
+impl Memory for Firmware {
     fn read(&mut self, address: Hpa, length: usize) -> Option<Vec<u8>> {
         let from = paging::map_firmware(address, length as u64)?;
         let mut bytes = Vec::new();

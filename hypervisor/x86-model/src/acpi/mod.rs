@@ -5,10 +5,12 @@
 
 pub mod aml;
 pub mod fadt;
+pub mod load;
 pub mod madt;
 pub mod root;
 
 pub use fadt::{Fadt, GenericAddress};
+pub use load::{Table, Tables};
 pub use madt::{CpuEntry, Madt};
 
 /// Bytes of the header that all tables but the FACS share.
