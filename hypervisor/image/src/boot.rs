@@ -45,7 +45,7 @@ extern "C" fn xenolith_main(magic: u32, info: u32) -> ! {
     settings::open_consoles(&options);
     banner(info);
     for w in &warnings {
-        warn!("command line: {w}");
+        warn!("{w}");
     }
     let cpus = settings::cpus(&options);
     let metal = x86::bring_up(info, &cpus).unwrap_or_else(|why| boot_error(format_args!("{why}")));
