@@ -8,6 +8,7 @@ mod devices;
 mod power;
 mod refuse;
 mod row;
+mod screen;
 mod smp;
 
 use anyhow::{Context, Result};
@@ -18,6 +19,7 @@ pub use row::{End, FATAL, Level, READY, Step, VmTest};
 pub fn all() -> Vec<VmTest> {
     let mut rows = boot::rows();
     rows.extend(refuse::rows());
+    rows.extend(screen::rows());
     rows.extend(power::rows());
     rows.extend(smp::rows());
     rows.extend(devices::rows());

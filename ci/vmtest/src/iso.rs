@@ -26,9 +26,11 @@ pub struct Iso<'a> {
 
 /// The menu that goes with `iso`.
 pub fn grub_cfg(iso: &Iso<'_>) -> String {
+    // On EFI a graphics mode needs its driver, and there is no other mode.
     let mut cfg = String::from(
         "set timeout=0\nset default=0\nserial --unit=0 --speed=115200\nterminal_input serial console\n\
-         terminal_output serial console\nset gfxpayload=text\nmenuentry \"Xenolith\" {\n",
+         terminal_output serial console\nset gfxpayload=text\n\
+         if [ \"$grub_platform\" = efi ]; then insmod all_video; fi\nmenuentry \"Xenolith\" {\n",
     );
     cfg += &format!("  multiboot2 /boot/xenolith {}\n", quote(iso.cmdline));
     if iso.kernel.is_some() {
