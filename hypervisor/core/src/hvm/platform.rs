@@ -353,12 +353,16 @@ impl Hypervisor {
     /// The guest ended a level-triggered interrupt: lines that wait for it open again.
     pub fn guest_eoi(&self, domain: &Domain, vector: u8) {
         let Some(p) = &domain.platform else { return };
+        // Nearly always one line; a guest that puts more on one vector than fit makes the list spill to the heap, bounded
+        // by the number of pins.
         let mut effects = ArrayVec::<IoApicEffect, 16>::new();
-        // More lines on one vector than fit are opened by the next end of interrupt.
+        let mut spilled = Vec::new();
         p.ioapics.lock().eoi(vector, |e| {
-            let _ = effects.try_push(e);
+            if let Err(full) = effects.try_push(e) {
+                spilled.push(full.element());
+            }
         });
-        for e in effects {
+        for e in effects.into_iter().chain(spilled) {
             p.apply(self, domain, e);
         }
     }
