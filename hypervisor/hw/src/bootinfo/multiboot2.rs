@@ -1,7 +1,8 @@
 //! The Multiboot2 information block (Multiboot2 specification 2.0, section 3.6).
 //!
 //! A list of tags, each with its type and its size (header included), on 8-byte borders, ended by a tag of type 0. The
-//! parser is our own because a loader's broken block must end in a message, and the known crates panic there.
+//! parser is our own because a loader's broken block must end in a message that names offset and tag, before there is a
+//! heap (ADR 4).
 
 use super::bytes::{c_string, slice, u32_at, u64_at};
 use super::memmap::{Kind, Region};
