@@ -228,3 +228,26 @@ fn multicall_runs_each_and_stores_results() {
     // The list runs into the end of memory.
     assert_eq!(s.call(0, 13, [PAGES * 4096 - 64, 2, 0, 0, 0]), EFAULT);
 }
+
+#[test]
+fn a_vcpu_cannot_start_with_registers_that_the_processor_refuses() {
+    let s = System::new(2);
+    // 64-bit start: mode 1, then rax..rdi, rip, rflags, cr0, cr3, cr4, efer from offset 8.
+    let start = |cr4: u64, efer: u64| {
+        s.poke(0xa000, &[0; 128]);
+        s.poke_words(0xa000, &[1, 0]);
+        s.poke(0xa008 + 80, &0x8000_0001u64.to_le_bytes());
+        s.poke(0xa008 + 96, &cr4.to_le_bytes());
+        s.poke(0xa008 + 104, &efer.to_le_bytes());
+        s.call(0, 24, [0, 1, 0xa000, 0, 0])
+    };
+    s.dom
+        .vcpu(1)
+        .unwrap()
+        .up
+        .store(false, Ordering::SeqCst);
+    assert_eq!(start(1 << 5 | 1 << 63, 0x500), EINVAL, "a CR4 bit that does not exist");
+    assert_eq!(start(1 << 5, 0x500 | 1 << 12), EINVAL, "EFER.SVME");
+    assert_eq!(start(1 << 5, 0x500), 0);
+    assert_eq!(start(1 << 5, 0x500), -17);
+}

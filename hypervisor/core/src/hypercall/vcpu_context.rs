@@ -10,8 +10,10 @@ use xen_abi::hvm::vcpu::{VcpuHvmContext, VcpuHvmX86_32, VcpuHvmX86_64, mode};
 use zerocopy::FromBytes;
 
 use super::{Call, HcResult, ptr};
+use crate::hvm::msr::{Live, MsrState, MsrWrite};
 use crate::vcpu::VcpuRef;
 
+const EFER: u32 = 0xc000_0080;
 const LMA: u64 = 1 << 10;
 const PG: u64 = 1 << 31;
 const PE: u64 = 1;
@@ -35,6 +37,15 @@ pub fn initialise(call: &mut Call<'_, '_>, vcpu: &VcpuRef, arg: u64) -> HcResult
         )?,
         _ => return Err(Errno::EINVAL),
     };
+    let mut scratch = MsrState::default();
+    let efer_ok = matches!(
+        call.domain().msr_policy.write(EFER, state.efer & !LMA, &mut scratch, &Live::default()),
+        MsrWrite::Context(_)
+    );
+    // Registers that the processor would refuse would end the domain at its first entry.
+    if !efer_ok || state.cr4 & !call.turn.local.cr4_allowed != 0 || state.cr0 >> 32 != 0 {
+        return Err(Errno::EINVAL);
+    }
     if vcpu.initialised.swap(true, Ordering::SeqCst) {
         return Err(Errno::EEXIST);
     }

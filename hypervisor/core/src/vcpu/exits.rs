@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 
 use hv_hw::machine::{Event, Exit, PagingState};
 use hv_hw::{GuestContext, Machine};
+use x86_model::policy::xstate::xcr0_valid;
 use x86_model::{Gpr, Gva};
 
 use super::run::Turn;
@@ -295,12 +296,10 @@ fn xsetbv(turn: &mut Turn<'_>, len: u8) {
     let g = turn.local.ctx.gprs();
     let value = u64::from(g.get32(Gpr::Rdx)) << 32 | u64::from(g.get32(Gpr::Rax));
     let index = g.get32(Gpr::Rcx);
-    // XCR0: x87 always on, AVX needs SSE, only what the vCPU was offered (SDM vol. 1, 13.3).
+    // The value is loaded into the processor: it must be one that the processor takes.
     let ok = index == 0
         && turn.local.ctx.paging().cpl == 0
-        && value & 1 != 0
-        && value & !turn.local.xcr0_allowed == 0
-        && (value & 4 == 0 || value & 2 != 0);
+        && xcr0_valid(value, turn.local.xcr0_allowed);
     if ok {
         turn.local.ctx.set_xcr0(value);
         turn.skip(len);
