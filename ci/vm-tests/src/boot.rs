@@ -47,5 +47,9 @@ pub fn rows() -> Vec<VmTest> {
         ]),
         VmTest::new("boot/sysfs", Quick).script("sysfs").needs_xen(),
         VmTest::new("soak/boot-smp2", Full).script("boot"),
+        VmTest::new("soak/five-boots", Normal)
+            .script("boot")
+            .direct()
+            .repeat(5),
     ]
 }

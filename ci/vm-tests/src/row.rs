@@ -78,6 +78,8 @@ pub struct VmTest {
     pub extra_time: u64,
     /// QEMU loads the hypervisor itself, through the PVH entry.
     pub direct: bool,
+    /// How many times in a row it must pass.
+    pub repeat: u32,
     /// Only makes sense with a hypervisor below.
     pub needs_xen: bool,
 }
@@ -101,6 +103,7 @@ impl VmTest {
             end: End::Kill,
             extra_time: 0,
             direct: false,
+            repeat: 1,
             needs_xen: false,
         }
     }
@@ -180,6 +183,12 @@ impl VmTest {
     /// Loaded by QEMU instead of GRUB.
     pub fn direct(mut self) -> Self {
         self.direct = true;
+        self
+    }
+
+    /// Must pass this many times in a row.
+    pub fn repeat(mut self, times: u32) -> Self {
+        self.repeat = times;
         self
     }
 

@@ -241,12 +241,14 @@ fn a_vcpu_cannot_start_with_registers_that_the_processor_refuses() {
         s.poke(0xa008 + 104, &efer.to_le_bytes());
         s.call(0, 24, [0, 1, 0xa000, 0, 0])
     };
-    s.dom
-        .vcpu(1)
-        .unwrap()
-        .up
-        .store(false, Ordering::SeqCst);
-    assert_eq!(start(1 << 5 | 1 << 63, 0x500), EINVAL, "a CR4 bit that does not exist");
+    let second = s.dom.vcpu(1).unwrap();
+    second.up.store(false, Ordering::SeqCst);
+    second.initialised.store(false, Ordering::SeqCst);
+    assert_eq!(
+        start(1 << 5 | 1 << 63, 0x500),
+        EINVAL,
+        "a CR4 bit that does not exist"
+    );
     assert_eq!(start(1 << 5, 0x500 | 1 << 12), EINVAL, "EFER.SVME");
     assert_eq!(start(1 << 5, 0x500), 0);
     assert_eq!(start(1 << 5, 0x500), -17);

@@ -63,6 +63,18 @@ impl Runner {
     /// Runs one test with its bundle under `bundle`. The outer error is ours, the inner one the test's.
     pub fn run(&self, test: &VmTest, bundle: &str) -> Result<Verdict> {
         let start = Instant::now();
+        let mut verdict = Ok(0.0);
+        for _ in 0..test.repeat {
+            verdict = self.once(test, bundle)?;
+            if verdict.is_err() {
+                break;
+            }
+        }
+        Ok(verdict.map(|_| start.elapsed().as_secs_f32()))
+    }
+
+    fn once(&self, test: &VmTest, bundle: &str) -> Result<Verdict> {
+        let start = Instant::now();
         let bundle = Bundle::new(bundle)?;
         let (mut vm, timeout) = self.start(test, &bundle)?;
         let until = Instant::now() + timeout;

@@ -39,7 +39,9 @@ pub fn initialise(call: &mut Call<'_, '_>, vcpu: &VcpuRef, arg: u64) -> HcResult
     };
     let mut scratch = MsrState::default();
     let efer_ok = matches!(
-        call.domain().msr_policy.write(EFER, state.efer & !LMA, &mut scratch, &Live::default()),
+        call.domain()
+            .msr_policy
+            .write(EFER, state.efer & !LMA, &mut scratch, &Live::default()),
         MsrWrite::Context(_)
     );
     // Registers that the processor would refuse would end the domain at its first entry.
