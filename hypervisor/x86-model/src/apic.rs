@@ -12,44 +12,8 @@ pub const MSR_X2APIC_LAST: u32 = 0x8ff;
 /// Default address of the register page.
 pub const DEFAULT_BASE: u64 = 0xfee0_0000;
 
-/// Offsets of the local APIC's registers in its page.
-#[allow(missing_docs, reason = "the names are the manual's")]
-pub mod reg {
-    pub const ID: u32 = 0x20;
-    pub const VERSION: u32 = 0x30;
-    pub const TPR: u32 = 0x80;
-    pub const APR: u32 = 0x90;
-    pub const PPR: u32 = 0xa0;
-    pub const EOI: u32 = 0xb0;
-    pub const RRD: u32 = 0xc0;
-    pub const LDR: u32 = 0xd0;
-    pub const DFR: u32 = 0xe0;
-    pub const SVR: u32 = 0xf0;
-    /// First of eight in-service words.
-    pub const ISR: u32 = 0x100;
-    /// First of eight trigger-mode words.
-    pub const TMR: u32 = 0x180;
-    /// First of eight request words.
-    pub const IRR: u32 = 0x200;
-    pub const ESR: u32 = 0x280;
-    pub const LVT_CMCI: u32 = 0x2f0;
-    pub const ICR_LOW: u32 = 0x300;
-    pub const ICR_HIGH: u32 = 0x310;
-    pub const LVT_TIMER: u32 = 0x320;
-    pub const LVT_THERMAL: u32 = 0x330;
-    pub const LVT_PERF: u32 = 0x340;
-    pub const LVT_LINT0: u32 = 0x350;
-    pub const LVT_LINT1: u32 = 0x360;
-    pub const LVT_ERROR: u32 = 0x370;
-    pub const TIMER_INITIAL: u32 = 0x380;
-    pub const TIMER_CURRENT: u32 = 0x390;
-    pub const TIMER_DIVIDE: u32 = 0x3e0;
-    /// x2APIC only (MSR 0x83f).
-    pub const SELF_IPI: u32 = 0x3f0;
-}
+pub use crate::regs::apic::{SVR_ENABLE, reg, x2apic_ldr};
 
-/// Spurious-vector register: the APIC is software-enabled.
-pub const SVR_ENABLE: u32 = 1 << 8;
 /// ESR: an IPI with a vector below 16 was to be sent.
 pub const ESR_SEND_ILLEGAL: u32 = 1 << 5;
 /// ESR: an interrupt with a vector below 16 arrived.
@@ -203,11 +167,6 @@ pub enum TimerMode {
 pub const fn timer_divisor(divide: u32) -> u32 {
     let code = (divide & 3) | (divide >> 1 & 4);
     if code == 7 { 1 } else { 2 << code }
-}
-
-/// Logical id of an APIC in x2APIC mode, which follows from its id.
-pub const fn x2apic_ldr(id: u32) -> u32 {
-    (id >> 4) << 16 | 1 << (id & 15)
 }
 
 /// IA32_APIC_BASE.

@@ -8,10 +8,14 @@ pub mod reg {
     pub const VERSION: u32 = 0x30;
     /// Task priority.
     pub const TPR: u32 = 0x80;
+    /// Arbitration priority (not on x2APIC).
+    pub const APR: u32 = 0x90;
     /// Processor priority.
     pub const PPR: u32 = 0xa0;
     /// End of interrupt.
     pub const EOI: u32 = 0xb0;
+    /// Remote read (not on x2APIC).
+    pub const RRD: u32 = 0xc0;
     /// Logical destination.
     pub const LDR: u32 = 0xd0;
     /// Logical destination format (xAPIC only).
@@ -29,7 +33,7 @@ pub mod reg {
     /// Corrected machine check.
     pub const LVT_CMCI: u32 = 0x2f0;
     /// Interrupt command, low (x2APIC: the whole 64-bit register).
-    pub const ICR: u32 = 0x300;
+    pub const ICR_LOW: u32 = 0x300;
     /// Interrupt command, destination (xAPIC only).
     pub const ICR_HIGH: u32 = 0x310;
     /// Timer entry.

@@ -235,19 +235,19 @@ fn command(destination: u32, command: u32) {
         asm::mfence();
         let value = u64::from(destination) << 32 | u64::from(command);
         // SAFETY: an IPI to CPUs that have handlers, or an INIT/SIPI by `smp`, which owns its targets.
-        unsafe { asm::wrmsr(msr::X2APIC_FIRST + (reg::ICR >> 4), value) };
+        unsafe { asm::wrmsr(msr::X2APIC_FIRST + (reg::ICR_LOW >> 4), value) };
         return;
     }
     wait_idle();
     write(reg::ICR_HIGH, destination << 24);
-    write(reg::ICR, command);
+    write(reg::ICR_LOW, command);
 }
 
 /// xAPIC only: waits until the last command has left.
 fn wait_idle() {
     // Bounded: a bus that never accepts is reported by the missing effect.
     for _ in 0..1_000_000 {
-        if read(reg::ICR) & apic::ICR_PENDING == 0 {
+        if read(reg::ICR_LOW) & apic::ICR_PENDING == 0 {
             break;
         }
         asm::pause();
