@@ -8,7 +8,7 @@ use hv_core::dom0::bzimage::Image;
 use hv_core::dom0::elf::Kernel;
 
 #[test]
-#[ignore = "needs XENOLITH_KERNELS"]
+#[ignore = "needs XENOLITH_KERNELS and a release build; the VM tests unpack the same kernels"]
 fn distribution_kernels_unpack_and_parse() {
     let list = std::env::var("XENOLITH_KERNELS").expect("XENOLITH_KERNELS is not set");
     for path in list.split(':') {

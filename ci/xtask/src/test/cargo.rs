@@ -59,12 +59,26 @@ pub fn host_tests(report: &mut Report) {
         Ok(output) => output,
         Err(error) => return report.add("host", Err(format!("{error:#}"))),
     };
-    let (mut passed, mut ignored) = (0, 0);
+    let mut passed = 0;
+    let mut ignored = Vec::new();
     let mut failed = Vec::new();
     for line in &output.lines {
         if let Some(counts) = line.strip_prefix("test result: ") {
             passed += number_before(counts, " passed");
-            ignored += number_before(counts, " ignored");
+        } else if let Some((name, why)) = line
+            .strip_prefix("test ")
+            .and_then(|l| l.split_once(" ... ignored"))
+        {
+            let why = why.trim_start_matches([',', ' ']);
+            ignored.push((
+                name.to_owned(),
+                if why.is_empty() {
+                    "no reason given"
+                } else {
+                    why
+                }
+                .to_owned(),
+            ));
         } else if let Some(name) = line
             .strip_prefix("test ")
             .and_then(|l| l.strip_suffix(" ... FAILED"))
@@ -86,11 +100,8 @@ pub fn host_tests(report: &mut Report) {
             Err("cargo test failed before or outside a test; see above".into()),
         );
     }
-    for _ in 0..ignored {
-        report.skip(
-            "host",
-            "the test is marked #[ignore]: too long for every run",
-        );
+    for (name, why) in ignored {
+        report.skip(&format!("host/{name}"), &why);
     }
 }
 
