@@ -18,4 +18,6 @@ pub mod options;
 pub mod p2m;
 pub mod pci;
 pub mod sched;
+#[cfg(test)]
+mod testing;
 pub mod vcpu;

@@ -187,4 +187,30 @@ pub(crate) mod tests {
             Err(KernelError::NotAKernel)
         );
     }
+
+    proptest::proptest! {
+        #![proptest_config(crate::testing::cases(2000))]
+
+        /// Whatever the header says, parsing ends in an image whose payload lies in the file, or in an error.
+        #[test]
+        fn hostile_headers_end_in_an_answer(
+            sectors: u8,
+            version: u16,
+            offset in 0u32..0x2000,
+            far: bool,
+            len: u32,
+            tail in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64),
+        ) {
+            let mut file = wrap(&tail);
+            file[SETUP_SECTS] = sectors & 7;
+            file[VERSION..VERSION + 2].copy_from_slice(&version.to_le_bytes());
+            let offset = if far { u32::MAX - offset } else { offset };
+            file[PAYLOAD_OFFSET..PAYLOAD_OFFSET + 4].copy_from_slice(&offset.to_le_bytes());
+            let len = if far { len } else { len % 128 };
+            file[PAYLOAD_LENGTH..PAYLOAD_LENGTH + 4].copy_from_slice(&len.to_le_bytes());
+            if let Ok(Image::Compressed { stream, .. }) = Image::parse(&file) {
+                proptest::prop_assert!(stream.len() <= file.len());
+            }
+        }
+    }
 }

@@ -348,18 +348,8 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(token, 0..24).prop_map(|parts| parts.concat())
 }
 
-/// Number of cases: a quick slice by default, a long run with `XENOLITH_CASES`.
-fn cases() -> ProptestConfig {
-    ProptestConfig::with_cases(
-        std::env::var("XENOLITH_CASES")
-            .ok()
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(2000),
-    )
-}
-
 proptest! {
-    #![proptest_config(cases())]
+    #![proptest_config(crate::testing::cases(2000))]
 
     #[test]
     fn no_line_panics_and_warnings_stay_bounded(line in line()) {

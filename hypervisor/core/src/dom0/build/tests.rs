@@ -10,7 +10,7 @@ use super::*;
 use crate::dom0::acpi::tests::{host_madt, read_back, table};
 use crate::dom0::bzimage::tests::wrap;
 use crate::dom0::decompress::tests::{lz4, sample};
-use crate::dom0::elf::tests::{Builder, cases, note};
+use crate::dom0::elf::tests::{Builder, note};
 use crate::dom0::start_info::tests::{Read, read};
 
 const MIB: u64 = 1 << 20;
@@ -374,7 +374,7 @@ fn errors_are_one_clear_line() {
 }
 
 proptest! {
-    #![proptest_config(cases(24))]
+    #![proptest_config(crate::testing::cases(24))]
 
     /// Modules anywhere, also on top of one another's destination: nothing is overwritten before it is read.
     #[test]

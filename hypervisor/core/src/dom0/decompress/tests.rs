@@ -235,7 +235,7 @@ fn data() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(crate::dom0::elf::tests::cases(150))]
+    #![proptest_config(crate::testing::cases(150))]
 
     #[test]
     fn xz_and_lzma_agree_with_the_encoder(data in data(), preset in 0u32..7, branch: bool, lc in 0u32..5, lp in 0u32..5, pb in 0u32..5) {

@@ -347,17 +347,8 @@ fn relocation_notes_of_every_length() {
     }
 }
 
-pub(crate) fn cases(quick: u32) -> ProptestConfig {
-    ProptestConfig::with_cases(
-        std::env::var("XENOLITH_CASES")
-            .ok()
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(quick),
-    )
-}
-
 proptest! {
-    #![proptest_config(cases(3000))]
+    #![proptest_config(crate::testing::cases(3000))]
 
     /// Good files with a few bytes changed reach every check.
     #[test]

@@ -198,7 +198,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
 }
 
 proptest! {
-    #![proptest_config(crate::dom0::elf::tests::cases(1000))]
+    #![proptest_config(crate::testing::cases(1000))]
 
     #[test]
     fn any_map_gives_a_sound_one(

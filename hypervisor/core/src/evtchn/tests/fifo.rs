@@ -285,7 +285,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(crate::testing::cases(400))]
 
     /// Whatever the order of operations, an event that is raised and not masked reaches the guest, once per raise at
     /// most, and the queues stay sound.

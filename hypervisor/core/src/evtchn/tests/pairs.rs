@@ -162,7 +162,7 @@ enum M {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(crate::testing::cases(400))]
 
     /// Random operations on three domains against the simplest possible description of them.
     #[test]

@@ -156,7 +156,7 @@ fn run(ops: Vec<Op>, hostile: bool) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(crate::testing::cases(300))]
 
     #[test]
     fn behaves_like_the_model(ops in prop::collection::vec(op(false), 1..100)) {
