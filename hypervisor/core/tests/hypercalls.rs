@@ -262,3 +262,20 @@ fn a_vcpu_cannot_start_with_registers_that_the_processor_refuses() {
     assert_eq!(flat(), 0);
     assert_eq!(flat(), -17);
 }
+
+#[test]
+fn a_stale_watcher_takes_no_new_deadline() {
+    let s = System::new(1);
+    let v = s.dom.vcpu(0).unwrap();
+    let mut local = v.local.try_lock().unwrap();
+    v.singleshot.store(5_000, Ordering::SeqCst);
+    assert!(local.try_sleep(&s.dom, v, Sleep::Halted, None));
+    // Not due: neither the deadline nor the sleep changes.
+    s.hv.expire_sleeper(v, 4_999);
+    assert_eq!(v.wake_at.load(Ordering::SeqCst), 5_000);
+    assert_eq!(v.sleep.load(Ordering::SeqCst), Sleep::Halted as u8);
+    // Due: awake, and the deadline is taken once.
+    s.hv.expire_sleeper(v, 5_000);
+    assert_eq!(v.wake_at.load(Ordering::SeqCst), u64::MAX);
+    assert_eq!(v.sleep.load(Ordering::SeqCst), Sleep::Awake as u8);
+}

@@ -18,10 +18,12 @@ impl VcpuLocal {
         let deadline = vcpu
             .next_deadline(self.lapic_deadline())
             .min(timeout_ns.unwrap_or(NEVER));
-        vcpu.wake_at.store(deadline, Ordering::Release);
+        vcpu.wake_at.store(deadline, Ordering::SeqCst);
         vcpu.sleep.store(how as u8, Ordering::SeqCst);
         self.merge_posted(vcpu);
-        if self.has_deliverable(domain, vcpu) {
+        // A pCPU that still watches an old deadline may have taken this one for it before the line above.
+        let watched = vcpu.wake_at.load(Ordering::SeqCst) == deadline;
+        if !watched || self.has_deliverable(domain, vcpu) {
             vcpu.sleep.store(Sleep::Awake as u8, Ordering::SeqCst);
             return false;
         }

@@ -96,7 +96,10 @@ impl PcpuLocal {
         hv.bite(now);
         let here = self.cpu.0;
         self.parked.retain(|v| {
-            hv.expire_sleeper(v, now);
+            // One that moved is watched by its new home alone.
+            if v.home.load(Ordering::Acquire) == here {
+                hv.expire_sleeper(v, now);
+            }
             v.home.load(Ordering::Acquire) == here && v.wake_at.load(Ordering::Acquire) != NEVER
         });
     }

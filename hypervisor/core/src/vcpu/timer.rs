@@ -74,9 +74,17 @@ impl Hypervisor {
     }
 
     /// Whether a sleeping vCPU's deadline has passed; if so it is woken.
+    ///
+    /// The vCPU may have moved to another pCPU meanwhile and be about to sleep there with a new deadline: only the deadline
+    /// that was seen is taken away, and [`VcpuLocal::try_sleep`] looks whether its own still stands once it is asleep.
     pub fn expire_sleeper(&self, vcpu: &Vcpu, now_ns: u64) {
-        if vcpu.wake_at.load(Ordering::Acquire) <= now_ns {
-            vcpu.wake_at.store(NEVER, Ordering::Release);
+        let seen = vcpu.wake_at.load(Ordering::SeqCst);
+        let taken = || {
+            vcpu.wake_at
+                .compare_exchange(seen, NEVER, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok()
+        };
+        if seen <= now_ns && taken() {
             if vcpu.sleep.swap(Sleep::Awake as u8, Ordering::SeqCst) != Sleep::Awake as u8 {
                 self.make_runnable(vcpu);
             }
