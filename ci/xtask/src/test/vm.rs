@@ -267,7 +267,18 @@ pub fn run_all(
                             .skip(&name, "needs a hypervisor");
                         continue;
                     }
-                    match runner.run(test, &name) {
+                    // A known open defect makes about one boot in a hundred go wrong (docs/guide/testing.md). The first
+                    // failure is said and its bundle kept; the second try decides.
+                    let again = |first: &str| {
+                        let line = first.lines().next().unwrap_or_default();
+                        ui::say(&format!("FLAKY {name}: {line}; trying once more"));
+                        runner.run(test, &format!("{name}-again"))
+                    };
+                    let outcome = match runner.run(test, &name) {
+                        Ok(Err(first)) if peer.is_none() => again(&first),
+                        other => other,
+                    };
+                    match outcome {
                         Ok(verdict) => {
                             if let Ok(seconds) = verdict {
                                 ui::say(&format!("{name}: {seconds:.1} s"));
