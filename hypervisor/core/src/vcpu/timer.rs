@@ -84,10 +84,9 @@ impl Hypervisor {
                 .compare_exchange(seen, NEVER, Ordering::SeqCst, Ordering::SeqCst)
                 .is_ok()
         };
-        if seen <= now_ns && taken() {
-            if vcpu.sleep.swap(Sleep::Awake as u8, Ordering::SeqCst) != Sleep::Awake as u8 {
-                self.make_runnable(vcpu);
-            }
+        let asleep = || vcpu.sleep.swap(Sleep::Awake as u8, Ordering::SeqCst) != Sleep::Awake as u8;
+        if seen <= now_ns && taken() && asleep() {
+            self.make_runnable(vcpu);
         }
     }
 }
