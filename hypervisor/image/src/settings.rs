@@ -1,7 +1,7 @@
 //! The command line's choices, put into the terms of the hardware layer.
 
 use hv_core::options::{
-    ApBringup, Level, LogLevels, Options, Parity, Reboot, SerialSetup, Timestamps, X2apicMode,
+    ApBringup, Level, LogLevels, Options, Parity, Reboot, SerialSetup, Timestamps,
 };
 use hv_hw::log::levels::Threshold;
 use hv_hw::log::stamp::Stamps;
@@ -89,13 +89,9 @@ fn line(s: &SerialSetup) -> LineSettings {
 pub fn cpus(o: &Options) -> CpuOptions {
     CpuOptions {
         apic: apic::ApicOptions {
-            x2apic: (!o.x2apic).then_some(false),
-            mode: o.x2apic_choice().map(|m| match m {
-                X2apicMode::Physical => apic::X2apicMode::Physical,
-                // Vectors are allocated per CPU, so device interrupts cannot be addressed to a cluster.
-                X2apicMode::Cluster => apic::X2apicMode::Mixed,
-                X2apicMode::Mixed => apic::X2apicMode::Mixed,
-            }),
+            x2apic: o.x2apic,
+            mode: o.x2apic_mode,
+            phys: o.x2apic_phys,
         },
         smp: smp::SmpOptions {
             max_cpus: o.maxcpus,

@@ -14,6 +14,7 @@ pub mod apic;
 pub mod clock;
 pub mod gprs;
 pub mod insn;
+pub mod interrupt;
 pub mod msi;
 pub mod paging;
 pub mod pci;

@@ -65,8 +65,8 @@ pub struct Options {
     pub ap_bringup: ApBringup,
     /// Switch local APICs to x2APIC mode.
     pub x2apic: bool,
-    /// Destination mode; `None` lets the firmware's wish and then the build's default decide. See
-    /// [`Options::x2apic_choice`].
+    /// Destination mode; `None` lets `x2apic_phys`, the firmware's wish and then the build's default decide, in
+    /// [`x86_model::interrupt::mode::decide`].
     pub x2apic_mode: Option<X2apicMode>,
     /// The older spelling of `x2apic-mode`.
     pub x2apic_phys: Option<bool>,
@@ -162,14 +162,6 @@ impl Options {
             Effect::Silent => Ok(()),
             Effect::None(reason) => Err(Why::NoEffect(reason)),
         }
-    }
-
-    /// The destination mode that the command line asks for, `x2apic-mode` before the older `x2apic_phys`.
-    pub fn x2apic_choice(&self) -> Option<X2apicMode> {
-        self.x2apic_mode.or(match self.x2apic_phys? {
-            true => Some(X2apicMode::Physical),
-            false => Some(X2apicMode::Mixed),
-        })
     }
 
     /// Number of CPUs to use of `present` ones, at least 1.

@@ -323,16 +323,7 @@ pub enum ApBringup {
     Serial,
 }
 
-/// x2APIC destination mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum X2apicMode {
-    /// One CPU per message.
-    Physical,
-    /// Inter-processor interrupts and device interrupts to sets of CPUs of one cluster.
-    Cluster,
-    /// Inter-processor interrupts by cluster, device interrupts to one CPU.
-    Mixed,
-}
+pub use x86_model::interrupt::mode::X2apicMode;
 
 /// Detail of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

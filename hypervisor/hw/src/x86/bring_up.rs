@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use x86_model::Hpa;
 use x86_model::acpi::load::Memory;
 use x86_model::acpi::madt::Limits;
-use x86_model::regs::apic::XAPIC_BROADCAST;
+use x86_model::interrupt::mode::Remapping;
 
-use super::apic::{ApicOptions, ioapic, legacy, vectors};
+use super::apic::{ApicOptions, Surroundings, ioapic, legacy, vectors};
 use super::cpu::percpu::{self, PerCpu};
 use super::cpu::{features, stacks};
 use super::smp::SmpOptions;
@@ -72,7 +72,17 @@ pub fn bring_up(boot: &BootInfo, options: &CpuOptions) -> Result<Metal, &'static
     legacy::mask();
     let page = |hpa: Hpa| paging::map_mmio(hpa, 4096);
     let fadt = acpi::fadt();
-    apic::init(options.apic, fadt.is_some_and(|f| f.apic_physical), page)?;
+    let (cpus, highest_id) = acpi::population().unwrap_or((1, features::initial_apic_id()));
+    let around = Surroundings {
+        // Without interrupt remapping, messages carry eight bits of destination.
+        remapping: Remapping::Off,
+        opt_out: false,
+        fadt_physical: fadt.is_some_and(|f| f.apic_physical),
+        fadt_cluster: fadt.is_some_and(|f| f.apic_cluster),
+        cpus,
+        highest_id,
+    };
+    let first_unreachable = apic::init(options.apic, &around, page)?;
     let block = percpu::this();
     block.set_apic_id(apic::hardware_id());
     if !stacks::give_guarded(block, 0) {
@@ -94,8 +104,7 @@ pub fn bring_up(boot: &BootInfo, options: &CpuOptions) -> Result<Metal, &'static
 
     match acpi::read_madt(Limits {
         boot_apic_id: block.apic_id(),
-        // No interrupt remapping yet: messages carry eight bits of destination.
-        first_unreachable: XAPIC_BROADCAST,
+        first_unreachable,
     }) {
         Some(madt) => {
             match madt.cpus.iter().find(|c| c.apic_id == block.apic_id()) {

@@ -70,6 +70,8 @@ pub struct Fadt {
     pub century: u8,
     /// Local APICs should be addressed in physical mode.
     pub apic_physical: bool,
+    /// Local APICs should be addressed in cluster mode (xAPIC: the flat model does not reach all).
+    pub apic_cluster: bool,
     /// Hardware-reduced ACPI: no PM1 registers.
     pub hw_reduced: bool,
     /// There is no CMOS clock.
@@ -78,6 +80,7 @@ pub struct Fadt {
 
 const FLAG_TIMER_32: u32 = 1 << 8;
 const FLAG_RESET: u32 = 1 << 10;
+const FLAG_APIC_CLUSTER: u32 = 1 << 18;
 const FLAG_APIC_PHYSICAL: u32 = 1 << 19;
 const FLAG_HW_REDUCED: u32 = 1 << 20;
 const BOOT_NO_CMOS: u16 = 1 << 5;
@@ -113,6 +116,7 @@ pub fn parse(t: &[u8]) -> Option<Fadt> {
         sleep_control: GenericAddress::at(t, 244),
         century: u8_at(t, 108)?,
         apic_physical: flags & FLAG_APIC_PHYSICAL != 0,
+        apic_cluster: flags & FLAG_APIC_CLUSTER != 0,
         hw_reduced: flags & FLAG_HW_REDUCED != 0,
         no_cmos: u16_at(t, 109)? & BOOT_NO_CMOS != 0,
     })

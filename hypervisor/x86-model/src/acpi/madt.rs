@@ -130,6 +130,20 @@ pub fn parse(table: &[u8], limits: Limits) -> Option<Madt> {
     Some(madt)
 }
 
+/// The enabled CPUs of a whole table before any limit is known: how many, and the highest APIC ID. `None` as in
+/// [`parse`], or without any.
+pub fn population(table: &[u8]) -> Option<(u32, u32)> {
+    let all = parse(
+        table,
+        Limits {
+            boot_apic_id: 0,
+            first_unreachable: u32::MAX,
+        },
+    )?;
+    let highest = all.cpus.iter().map(|c| c.apic_id).max()?;
+    Some((all.cpus.len() as u32, highest))
+}
+
 impl Madt {
     fn entry(
         &mut self,
@@ -274,6 +288,14 @@ mod tests {
             e.extend_from_slice(&v.to_le_bytes());
         }
         e
+    }
+
+    #[test]
+    fn population_counts_enabled_cpus_once() {
+        let t = table(&[local(3, 0, 1), x2(300, 1, 1), local(3, 2, 1), x2(900, 3, 0)]);
+        assert_eq!(population(&t), Some((2, 300)));
+        assert_eq!(population(&table(&[local(1, 0, 0)])), None);
+        assert_eq!(population(&[0; 20]), None);
     }
 
     #[test]

@@ -83,6 +83,11 @@ pub fn fadt() -> Option<&'static Fadt> {
     FOUND.get()?.fadt.as_ref()
 }
 
+/// Number of enabled CPUs in the MADT and their highest APIC ID. `None` without a MADT.
+pub fn population() -> Option<(u32, u32)> {
+    model::madt::population(&table(b"APIC")?.bytes)
+}
+
 static MADT: spin::Once<Option<Madt>> = spin::Once::new();
 
 /// Parses the MADT and says what was left out. Once; then [`madt`] has it.

@@ -11,70 +11,56 @@ pub mod vectors;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use x86_model::Hpa;
+use x86_model::interrupt::driver::{Driver, IpiAddressing};
+use x86_model::interrupt::mode::{self, Facts, Remapping, X2apicMode};
 use x86_model::regs::apic::{self, reg};
 use x86_model::regs::msr;
 
 use super::asm;
 use super::cpu::percpu::{self, PerCpu};
 use super::cpu::{features, msr as safe};
-use crate::info;
+use crate::{info, warn};
 
-/// How a message names its target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Addressing {
-    /// One APIC ID.
-    Physical,
-    /// x2APIC logical: a set of CPUs of one cluster.
-    Cluster,
-}
-
-/// `x2apic-mode=`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum X2apicMode {
-    /// IPIs and device interrupts by APIC ID.
-    Physical,
-    /// IPIs by cluster, device interrupts by APIC ID.
-    Mixed,
-}
+/// The destination mode of a build that is not told otherwise.
+const BUILD_DEFAULT: X2apicMode = X2apicMode::Mixed;
 
 /// What was asked for on the command line.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct ApicOptions {
-    /// `x2apic=`; `None` if not given.
-    pub x2apic: Option<bool>,
+    /// `x2apic=`.
+    pub x2apic: bool,
     /// `x2apic-mode=`; `None` if not given.
     pub mode: Option<X2apicMode>,
+    /// `x2apic_phys=`; `None` if not given.
+    pub phys: Option<bool>,
 }
 
-/// The driver in use.
-#[derive(Clone, Copy, Debug)]
-pub struct Driver {
-    /// For the log.
-    pub name: &'static str,
-    /// x2APIC mode (MSRs) instead of the register page.
-    pub x2apic: bool,
-    /// Addressing of IPIs.
-    pub ipi: Addressing,
-    /// Addressing of device interrupts.
-    pub external: Addressing,
+impl Default for ApicOptions {
+    fn default() -> Self {
+        ApicOptions {
+            x2apic: true,
+            mode: None,
+            phys: None,
+        }
+    }
 }
 
-const XAPIC: Driver = Driver {
-    name: "xapic",
-    x2apic: false,
-    ipi: Addressing::Physical,
-    external: Addressing::Physical,
-};
-const X2APIC_PHYSICAL: Driver = Driver {
-    name: "x2apic_phys",
-    x2apic: true,
-    ..XAPIC
-};
-const X2APIC_MIXED: Driver = Driver {
-    name: "x2apic_mixed",
-    ipi: Addressing::Cluster,
-    ..X2APIC_PHYSICAL
-};
+/// What the rest of the machine has to say about the choice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Surroundings {
+    /// Interrupt remapping, as it will be used.
+    pub remapping: Remapping,
+    /// The remapping tables ask for xAPIC mode.
+    pub opt_out: bool,
+    /// FADT: physical destinations.
+    pub fadt_physical: bool,
+    /// FADT: too large for the flat model.
+    pub fadt_cluster: bool,
+    /// Enabled CPUs.
+    pub cpus: u32,
+    /// Their highest APIC ID.
+    pub highest_id: u32,
+}
 
 static DRIVER: spin::Once<Driver> = spin::Once::new();
 static X2APIC: AtomicBool = AtomicBool::new(false);
@@ -82,55 +68,48 @@ static PAGE: AtomicPtr<u32> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The driver in use; xAPIC before the choice.
 pub fn driver() -> Driver {
-    DRIVER.get().copied().unwrap_or(XAPIC)
+    DRIVER.get().copied().unwrap_or(Driver::XAPIC_PHYSICAL)
 }
 
-/// Chooses the mode, says why, and enables the boot CPU's APIC. `fadt_physical` is the FADT's wish for physical
-/// addressing; `map` maps the register page uncached.
+/// Chooses the driver, says why, and enables the boot CPU's APIC. `map` maps the register page uncached. Returns the
+/// first APIC ID that cannot be reached.
 pub fn init(
     options: ApicOptions,
-    fadt_physical: bool,
+    around: &Surroundings,
     map: impl FnOnce(Hpa) -> Option<*mut u8>,
-) -> Result<(), &'static str> {
+) -> Result<u32, &'static str> {
     let base = asm::rdmsr(msr::APIC_BASE);
     if base & msr::APIC_BASE_ENABLE == 0 {
         return Err("the local APIC is disabled in APIC_BASE");
     }
-    let (driver, reason) = choose(options, fadt_physical, base & msr::APIC_BASE_X2APIC != 0);
-    if !driver.x2apic {
+    let decision = mode::decide(&Facts {
+        x2apic: options.x2apic,
+        mode: options.mode,
+        phys: options.phys,
+        default: BUILD_DEFAULT,
+        cpu_x2apic: features::get().x2apic,
+        enabled_by_firmware: base & msr::APIC_BASE_X2APIC != 0,
+        opt_out: around.opt_out,
+        fadt_physical: around.fadt_physical,
+        fadt_cluster: around.fadt_cluster,
+        remapping: around.remapping,
+        highest_id: around.highest_id,
+        cpus: around.cpus,
+    });
+    for warning in &decision.warnings {
+        warn!("{warning}");
+    }
+    let driver = decision.driver;
+    if !driver.x2apic() {
         let page =
             map(Hpa(base & msr::APIC_BASE_ADDRESS)).ok_or("no mapping for the local APIC")?;
         PAGE.store(page.cast(), Ordering::Release);
     }
-    X2APIC.store(driver.x2apic, Ordering::Release);
+    X2APIC.store(driver.x2apic(), Ordering::Release);
     DRIVER.call_once(|| driver);
     enable();
-    info!("Switched to APIC driver {}: {reason}", driver.name);
-    Ok(())
-}
-
-fn choose(
-    options: ApicOptions,
-    fadt_physical: bool,
-    enabled_by_firmware: bool,
-) -> (Driver, &'static str) {
-    if !enabled_by_firmware {
-        if !features::get().x2apic {
-            return (XAPIC, "the CPU has no x2APIC");
-        }
-        if options.x2apic == Some(false) {
-            return (XAPIC, "x2APIC disabled on the command line");
-        }
-    } else if options.x2apic == Some(false) {
-        crate::warn!("x2apic=0 is ignored: the firmware has already enabled x2APIC mode");
-    }
-    match options.mode {
-        Some(X2apicMode::Physical) => (X2APIC_PHYSICAL, "x2apic-mode=physical"),
-        Some(X2apicMode::Mixed) => (X2APIC_MIXED, "x2apic-mode=mixed"),
-        None if fadt_physical => (X2APIC_PHYSICAL, "the FADT asks for physical addressing"),
-        None if enabled_by_firmware => (X2APIC_MIXED, "x2APIC was enabled by the firmware"),
-        None => (X2APIC_MIXED, "the CPU has x2APIC"),
-    }
+    info!("Switched to APIC driver {decision}");
+    Ok(decision.first_unreachable)
 }
 
 /// Physical address of the xAPIC register page as this CPU has it, for keeping guests off it.
@@ -265,13 +244,13 @@ pub fn send_many<'a>(targets: impl Iterator<Item = &'a PerCpu>, vector: u8) -> u
     let fixed = apic::ICR_ASSERT | u32::from(vector);
     let mut writes = 0;
     match driver().ipi {
-        Addressing::Physical => {
+        IpiAddressing::Physical | IpiAddressing::Flat => {
             for target in targets {
                 command(target.apic_id(), fixed);
                 writes += 1;
             }
         }
-        Addressing::Cluster => {
+        IpiAddressing::Cluster => {
             // CPUs are numbered in the order of their APIC IDs, so equal clusters follow each other.
             let mut pending = 0;
             for target in targets {
@@ -335,12 +314,12 @@ pub(super) fn unexpected(vector: u8) {
     if vector == vectors::ERROR {
         write(reg::ESR, 0);
         let status = read(reg::ESR);
-        crate::warn!(
+        warn!(
             "CPU {}: local APIC error {status:#x}",
             percpu::this().id().0
         );
     } else {
-        crate::warn!(
+        warn!(
             "CPU {}: unexpected interrupt vector {vector:#x}",
             percpu::this().id().0
         );

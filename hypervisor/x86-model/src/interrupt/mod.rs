@@ -1,0 +1,4 @@
+//! How interrupts find CPUs: the choice of the local APIC driver, the drivers' addressing, the vectors of each CPU.
+
+pub mod driver;
+pub mod mode;
