@@ -4,7 +4,9 @@
 //! reads outside, and its work is bounded by the length of the slice.
 
 pub mod aml;
+pub mod dmar;
 pub mod fadt;
+pub mod ivrs;
 pub mod load;
 pub mod madt;
 pub mod root;
