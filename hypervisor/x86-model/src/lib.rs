@@ -15,6 +15,7 @@ pub mod clock;
 pub mod gprs;
 pub mod insn;
 pub mod interrupt;
+pub mod iommu;
 pub mod msi;
 pub mod paging;
 pub mod pci;
