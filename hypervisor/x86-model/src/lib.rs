@@ -22,6 +22,7 @@ pub mod pci;
 pub mod policy;
 pub mod regs;
 pub mod rtc;
+pub mod sync;
 pub mod virt;
 pub mod walk;
 pub mod width;

@@ -59,11 +59,18 @@ pub fn rdtsc_ordered() -> u64 {
     }
 }
 
-/// Full memory fence, which also orders x2APIC register writes after earlier stores.
+/// Full memory fence.
 #[inline(always)]
 pub fn mfence() {
     // SAFETY: MFENCE only orders.
     unsafe { core::arch::x86_64::_mm_mfence() }
+}
+
+/// Keeps later instructions from starting before all earlier ones are complete.
+#[inline(always)]
+pub fn lfence() {
+    // SAFETY: LFENCE only orders.
+    unsafe { core::arch::x86_64::_mm_lfence() }
 }
 
 /// Spin-loop hint.

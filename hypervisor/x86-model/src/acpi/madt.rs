@@ -145,6 +145,13 @@ pub fn population(table: &[u8]) -> Option<(u32, u32)> {
 }
 
 impl Madt {
+    /// CPUs that the table mentions in any way: those that can be used, and those that are disabled, out of reach or
+    /// without an ID of their own.
+    pub fn mentioned(&self) -> u32 {
+        let s = &self.skipped;
+        self.cpus.len() as u32 + s.disabled + s.unreachable + s.broadcast + s.malformed
+    }
+
     fn entry(
         &mut self,
         kind: u8,

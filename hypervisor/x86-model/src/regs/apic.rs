@@ -86,6 +86,9 @@ pub const ICR_ASSERT: u32 = 1 << 14;
 /// ICR: level trigger (INIT de-assert).
 pub const ICR_LEVEL: u32 = 1 << 15;
 
+/// ICR shorthand: every APIC but the sender's.
+pub const ICR_ALL_BUT_SELF: u32 = 3 << 18;
+
 /// Destination that addresses every xAPIC.
 pub const XAPIC_BROADCAST: u32 = 0xff;
 /// Destination that addresses every x2APIC.

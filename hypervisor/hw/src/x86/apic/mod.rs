@@ -1,25 +1,30 @@
 //! The local APIC in both of its forms, and the choice of addressing for interrupts.
 //!
-//! How IPIs are addressed and how device interrupts are addressed are two separate choices ("mixed" mode takes the
-//! best of both: one ICR write per cluster, and one CPU per device vector). Boot decides both once, before the first
-//! interrupt; afterwards this module is read-only.
+//! Boot decides on the driver once ([`mode::decide`]), before the first interrupt; afterwards this module is read-only.
+//! What a driver is, and why messages and device interrupts are addressed apart, is told in
+//! [`x86_model::interrupt::driver`]; `send` has the messages.
 
 pub mod ioapic;
 pub mod legacy;
+mod send;
 pub mod vectors;
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use x86_model::Hpa;
-use x86_model::interrupt::driver::{Driver, IpiAddressing};
+use x86_model::interrupt::driver::Driver;
 use x86_model::interrupt::mode::{self, Facts, Remapping, X2apicMode};
 use x86_model::regs::apic::{self, reg};
 use x86_model::regs::msr;
 
 use super::asm;
-use super::cpu::percpu::{self, PerCpu};
+use super::cpu::percpu;
 use super::cpu::{features, msr as safe};
 use crate::{info, warn};
+pub(super) use send::{
+    join, leave, nmi_others, send, send_init, send_init_deassert, send_nmi, send_startup, settle,
+};
+pub use send::{send_many, send_others};
 
 /// The destination mode of a build that is not told otherwise.
 const BUILD_DEFAULT: X2apicMode = X2apicMode::Mixed;
@@ -108,6 +113,7 @@ pub fn init(
     X2APIC.store(driver.x2apic(), Ordering::Release);
     DRIVER.call_once(|| driver);
     enable();
+    join();
     info!("Switched to APIC driver {decision}");
     Ok(decision.first_unreachable)
 }
@@ -128,7 +134,7 @@ pub(super) fn enable() {
     }
     write(reg::SVR, apic::SVR_ENABLE | u32::from(vectors::SPURIOUS));
     if !x2apic {
-        // Logical mode is not used, but a reserved model would make some chipsets raise errors.
+        // The flat model, also where logical messages are not used: a reserved one would make some chipsets raise errors.
         write(reg::DFR, apic::DFR_FLAT);
     }
     write(reg::TPR, 0);
@@ -205,101 +211,6 @@ pub fn hardware_id() -> u32 {
 #[inline(always)]
 pub(super) fn eoi() {
     write(reg::EOI, 0);
-}
-
-/// Sends `command` (vector, mode, flags) to one destination.
-fn command(destination: u32, command: u32) {
-    if X2APIC.load(Ordering::Relaxed) {
-        // An x2APIC write is not ordered after earlier stores by itself: the receiver must see what we stored before.
-        asm::mfence();
-        let value = u64::from(destination) << 32 | u64::from(command);
-        // SAFETY: an IPI to CPUs that have handlers, or an INIT/SIPI by `smp`, which owns its targets.
-        unsafe { asm::wrmsr(msr::X2APIC_FIRST + (reg::ICR_LOW >> 4), value) };
-        return;
-    }
-    wait_idle();
-    write(reg::ICR_HIGH, destination << 24);
-    write(reg::ICR_LOW, command);
-}
-
-/// xAPIC only: waits until the last command has left.
-fn wait_idle() {
-    // Bounded: a bus that never accepts is reported by the missing effect.
-    for _ in 0..1_000_000 {
-        if read(reg::ICR_LOW) & apic::ICR_PENDING == 0 {
-            break;
-        }
-        asm::pause();
-    }
-}
-
-/// Sends a fixed vector to one CPU.
-#[inline]
-pub(super) fn send(target: &PerCpu, vector: u8) {
-    command(target.apic_id(), apic::ICR_ASSERT | u32::from(vector));
-}
-
-/// Sends a fixed vector to a set of CPUs, with as few writes as the addressing allows. Returns the number of writes.
-pub fn send_many<'a>(targets: impl Iterator<Item = &'a PerCpu>, vector: u8) -> u32 {
-    let fixed = apic::ICR_ASSERT | u32::from(vector);
-    let mut writes = 0;
-    match driver().ipi {
-        IpiAddressing::Physical | IpiAddressing::Flat => {
-            for target in targets {
-                command(target.apic_id(), fixed);
-                writes += 1;
-            }
-        }
-        IpiAddressing::Cluster => {
-            // CPUs are numbered in the order of their APIC IDs, so equal clusters follow each other.
-            let mut pending = 0;
-            for target in targets {
-                let ldr = apic::x2apic_ldr(target.apic_id());
-                if pending >> 16 != ldr >> 16 && pending != 0 {
-                    command(pending, fixed | apic::ICR_LOGICAL);
-                    writes += 1;
-                    pending = 0;
-                }
-                pending |= ldr;
-            }
-            if pending != 0 {
-                command(pending, fixed | apic::ICR_LOGICAL);
-                writes += 1;
-            }
-        }
-    }
-    writes
-}
-
-/// Sends an NMI to every other CPU that is up.
-pub(super) fn nmi_others() {
-    let me = percpu::this().id();
-    percpu::all().filter(|c| c.id() != me).for_each(send_nmi);
-}
-
-/// Sends an NMI to one CPU.
-pub(super) fn send_nmi(target: &PerCpu) {
-    command(target.apic_id(), apic::ICR_ASSERT | apic::ICR_NMI);
-}
-
-/// Sends INIT.
-pub(super) fn send_init(apic_id: u32) {
-    command(apic_id, apic::ICR_ASSERT | apic::ICR_LEVEL | apic::ICR_INIT);
-}
-
-/// Ends the INIT level (old APICs only; others ignore it).
-pub(super) fn send_init_deassert(apic_id: u32) {
-    if !X2APIC.load(Ordering::Relaxed) {
-        command(apic_id, apic::ICR_LEVEL | apic::ICR_INIT);
-    }
-}
-
-/// Sends a start-up message for the code at `page << 12`.
-pub(super) fn send_startup(apic_id: u32, page: u8) {
-    command(
-        apic_id,
-        apic::ICR_ASSERT | apic::ICR_STARTUP | u32::from(page),
-    );
 }
 
 /// Accounts for a vector that nobody asked for, and acknowledges it if the APIC has it in service.

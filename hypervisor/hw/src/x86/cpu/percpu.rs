@@ -49,6 +49,13 @@ pub struct PerCpu {
     pub(in crate::x86) nmis: AtomicU64,
     /// Spurious, error and legacy-PIC vectors taken.
     pub(in crate::x86) spurious: AtomicU64,
+    /// A number that no other block has, in the order of the firmware's table; 0 for the boot CPU. Unlike the CPU number,
+    /// it is known before the CPU is up.
+    slot: u32,
+    /// Place among the clusters, packed; 0 if it has none. Cleared by whoever takes the CPU away.
+    pub(in crate::x86) place: AtomicU32,
+    /// Writes to the interrupt command register.
+    pub(in crate::x86) icr_writes: AtomicU64,
     /// Device vectors in use, a bit each; changed by any CPU.
     pub(in crate::x86) vectors: [AtomicU64; 4],
     /// For the virtualization backend: whatever it hangs here lives for ever.
@@ -72,10 +79,10 @@ static BLOCKS: [AtomicPtr<PerCpu>; MAX_CPUS] =
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl PerCpu {
-    const fn new(id: u32) -> Self {
+    const fn new(slot: u32) -> Self {
         PerCpu {
             this: AtomicPtr::new(core::ptr::null_mut()),
-            id: AtomicU32::new(id),
+            id: AtomicU32::new(0),
             vector: AtomicU32::new(0),
             deadline: AtomicU64::new(NO_DEADLINE),
             apic_id: AtomicU32::new(0),
@@ -87,6 +94,9 @@ impl PerCpu {
             fatal_depth: AtomicU32::new(0),
             nmis: AtomicU64::new(0),
             spurious: AtomicU64::new(0),
+            slot,
+            place: AtomicU32::new(0),
+            icr_writes: AtomicU64::new(0),
             vectors: [const { AtomicU64::new(0) }; 4],
             virt: AtomicUsize::new(0),
             descriptors: UnsafeCell::new(Descriptors::new()),
@@ -97,6 +107,11 @@ impl PerCpu {
     #[inline(always)]
     pub fn id(&self) -> CpuId {
         CpuId(self.id.load(Ordering::Relaxed))
+    }
+
+    /// A number that no other block has; 0 for the boot CPU.
+    pub fn slot(&self) -> u32 {
+        self.slot
     }
 
     /// Local APIC ID.
@@ -147,9 +162,9 @@ pub(super) fn boot_block() -> &'static PerCpu {
     &BOOT
 }
 
-/// A new block for an application CPU, not yet published.
-pub(in crate::x86) fn allocate(apic_id: u32, acpi_uid: u32) -> &'static PerCpu {
-    let block = Box::leak(Box::new(PerCpu::new(0)));
+/// A new block for an application CPU, not yet published; `slot` as in [`PerCpu::slot`].
+pub(in crate::x86) fn allocate(slot: u32, apic_id: u32, acpi_uid: u32) -> &'static PerCpu {
+    let block = Box::leak(Box::new(PerCpu::new(slot)));
     block.set_apic_id(apic_id);
     block.set_acpi_uid(acpi_uid);
     prepare(block);
@@ -187,7 +202,7 @@ pub fn of(cpu: CpuId) -> Option<&'static PerCpu> {
 }
 
 /// All CPUs that are up, in order.
-pub fn all() -> impl Iterator<Item = &'static PerCpu> {
+pub fn all() -> impl Iterator<Item = &'static PerCpu> + Clone {
     (0..count()).filter_map(|n| of(CpuId(n)))
 }
 

@@ -80,6 +80,7 @@ pub fn start_aps(options: &SmpOptions) -> u32 {
         settle(record);
     }
     judge_tsc();
+    apic::settle(acpi::madt().map_or(0, |m| m.mentioned()));
     let us = (time::now_ns() - start) / 1000;
     let up = percpu::count();
     info!(
@@ -124,7 +125,7 @@ fn select(options: &SmpOptions) -> Vec<CpuEntry> {
 fn records(wanted: &[CpuEntry]) -> Option<&'static [Record]> {
     let mut records: Vec<Record> = Vec::new();
     for (slot, entry) in (1u32..).zip(wanted) {
-        let block = percpu::allocate(entry.apic_id, entry.uid);
+        let block = percpu::allocate(slot, entry.apic_id, entry.uid);
         let stack = paging::new_stack(slot, StackKind::Main);
         let (Some(stack), true) = (stack, stacks::give_guarded(block, slot)) else {
             error!(
@@ -226,6 +227,7 @@ fn settle(record: &'static Record) {
 extern "sysv64" fn ap_main(record: &'static Record) -> ! {
     cpu::activate(record.block);
     apic::enable();
+    apic::join();
     time::init_cpu_timer();
     let broken = if apic::hardware_id() != record.apic_id {
         error!(
@@ -249,6 +251,7 @@ extern "sysv64" fn ap_main(record: &'static Record) -> ! {
         .compare_exchange(WAITING, report, Ordering::AcqRel, Ordering::Acquire)
         .is_ok();
     if !known || broken {
+        apic::leave(record.block);
         asm::stop();
     }
     let entry = sleep();
@@ -274,8 +277,7 @@ fn sleep() -> fn(CpuId) -> ! {
 /// Lets the other CPUs go on into `entry`. Boot CPU, once.
 pub fn enter(entry: fn(CpuId) -> !) {
     ENTRY.store(entry as *mut (), Ordering::Release);
-    let me = percpu::this().id();
-    apic::send_many(percpu::all().filter(|c| c.id() != me), apic::vectors::KICK);
+    apic::send_others(apic::vectors::KICK);
 }
 
 /// Comparisons that each starting CPU makes, while the boot CPU makes its own.

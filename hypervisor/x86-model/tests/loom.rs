@@ -1,0 +1,118 @@
+//! Every interleaving, and every reordering that the memory model allows, of the protocols that run without a lock. The
+//! code under test is the machine's own; only its atomic cell is the checker's.
+
+use std::sync::atomic::Ordering;
+
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicU32;
+use loom::thread;
+use x86_model::interrupt::cluster::{Clusters, Slot};
+use x86_model::regs::apic::x2apic_ldr;
+use x86_model::sync::Word;
+
+struct Cell(AtomicU32);
+
+impl Cell {
+    fn new(value: u32) -> Self {
+        Cell(AtomicU32::new(value))
+    }
+}
+
+impl Word for Cell {
+    fn load(&self, order: Ordering) -> u32 {
+        self.0.load(order)
+    }
+    fn store(&self, value: u32, order: Ordering) {
+        self.0.store(value, order);
+    }
+    fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
+        self.0.fetch_or(bits, order)
+    }
+    fn fetch_and(&self, bits: u32, order: Ordering) -> u32 {
+        self.0.fetch_and(bits, order)
+    }
+    fn exchange(&self, current: u32, new: u32) -> Result<(), u32> {
+        self.0
+            .compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
+            .map(drop)
+    }
+}
+
+type Table = Clusters<Cell, 3>;
+
+fn table() -> Arc<Table> {
+    Arc::new(Clusters::new(std::array::from_fn(|_| {
+        Slot::new(Cell::new(0), Cell::new(0))
+    })))
+}
+
+/// The logical IDs of all clusters with members.
+fn named(table: &Table) -> Vec<u32> {
+    let ids = (0..table.len() as u16).filter_map(|slot| table.logical_id(slot, u16::MAX));
+    ids.collect()
+}
+
+#[test]
+fn cpus_that_join_at_once_share_their_clusters_slot() {
+    loom::model(|| {
+        let table = table();
+        let others: Vec<_> = [1, 17]
+            .into_iter()
+            .map(|id| {
+                let table = table.clone();
+                thread::spawn(move || table.join(x2apic_ldr(id)))
+            })
+            .collect();
+        let mine = table.join(x2apic_ldr(0));
+        let places: Vec<_> = others.into_iter().map(|t| t.join().unwrap()).collect();
+        assert!(mine.is_some() && places.iter().all(Option::is_some));
+        let mut ids = named(&table);
+        ids.sort();
+        assert_eq!(ids, [0x0000_0003, 0x0001_0002]);
+        assert_eq!(table.len(), 2);
+    });
+}
+
+#[test]
+fn a_sender_names_who_is_known_to_be_up_and_nobody_who_left() {
+    loom::model(|| {
+        let table = table();
+        let stays = table.join(x2apic_ldr(0)).unwrap();
+        let gone = table.join(x2apic_ldr(1)).unwrap();
+        table.leave(gone);
+        let comes = {
+            let table = table.clone();
+            thread::spawn(move || table.join(x2apic_ldr(2)))
+        };
+        let leaves = {
+            let table = table.clone();
+            let also = table.join(x2apic_ldr(3)).unwrap();
+            thread::spawn(move || table.leave(also))
+        };
+        let id = table.logical_id(stays.slot, u16::MAX).unwrap();
+        assert_eq!(id & 0b0011, 0b0001);
+        comes.join().unwrap();
+        leaves.join().unwrap();
+        assert_eq!(named(&table), [0x0000_0005]);
+    });
+}
+
+#[test]
+fn whoever_reads_a_place_can_send_to_it() {
+    loom::model(|| {
+        let table = table();
+        let place = Arc::new(Cell::new(0));
+        let cpu = {
+            let (table, place) = (table.clone(), place.clone());
+            thread::spawn(move || {
+                let joined = table.join(x2apic_ldr(18)).unwrap();
+                place.store(joined.pack(), Ordering::Release);
+            })
+        };
+        let seen = place.load(Ordering::Acquire);
+        if let Some(p) = x86_model::interrupt::cluster::Place::unpack(seen) {
+            assert_eq!(table.logical_id(p.slot, p.bit), Some(x2apic_ldr(18)));
+        }
+        cpu.join().unwrap();
+    });
+}
