@@ -266,3 +266,14 @@ pub fn set_cr4_safe(value: u64) -> Result<(), Fault> {
     guarded!("mov cr4, {value}", value = in(reg) value);
     take_fault()
 }
+
+/// A locked addition across the end of a cache line: on an emulator, the rarest kind of atomic access.
+pub fn split_lock() {
+    #[repr(align(64))]
+    struct Lines([AtomicU64; 16]);
+    static LINES: Lines = Lines([const { AtomicU64::new(0) }; 16]);
+    // SAFETY: bytes 60 to 67 of a static array of 128 bytes whose contents nobody reads.
+    unsafe {
+        asm!("lock add qword ptr [{} + 60], 1", in(reg) &LINES.0, options(nostack));
+    }
+}

@@ -102,6 +102,11 @@ pub fn error(why: fmt::Arguments<'_>) {
 
 /// Prints the result and powers the domain off.
 pub fn end() -> ! {
+    let unasked = crate::trap::unasked();
+    check(
+        unasked == 0,
+        format_args!("{unasked} interrupts came while the interrupt flag was clear"),
+    );
     match RESULT.load(Ordering::Acquire) {
         SUCCESS => println!("TEST {}: SUCCESS", name()),
         SKIP => println!("TEST {}: SKIP {}", name(), reason()),

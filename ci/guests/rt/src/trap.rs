@@ -94,6 +94,11 @@ trap_common:
     options(att_syntax)
 );
 
+const RFLAGS_IF: u64 = 1 << 9;
+
+/// Interrupts taken while the processor had them off; must stay 0.
+static UNASKED: AtomicU64 = AtomicU64::new(0);
+
 static IDT: [AtomicU64; 512] = [const { AtomicU64::new(0) }; 512];
 static HOOKS: [AtomicUsize; 256] = [const { AtomicUsize::new(0) }; 256];
 static EOI: [AtomicBool; 256] = [const { AtomicBool::new(false) }; 256];
@@ -145,6 +150,11 @@ pub fn count(cpu: usize, vector: u8) -> u32 {
     cpu::block(cpu).interrupts[usize::from(vector)].load(Ordering::Acquire)
 }
 
+/// Interrupts that came to any processor while its interrupt flag was clear.
+pub fn unasked() -> u64 {
+    UNASKED.load(Ordering::Relaxed)
+}
+
 /// Called by the stubs.
 #[cfg_attr(target_os = "none", unsafe(no_mangle))]
 #[cfg_attr(
@@ -175,6 +185,10 @@ extern "C" fn rt_trap(frame: &mut Frame) {
     if vector == crate::user::RETURN {
         crate::user::back(frame);
         return;
+    }
+    if vector != 2 && frame.rflags & RFLAGS_IF == 0 {
+        // Recorded, not printed: the interrupted code may hold the console.
+        UNASKED.fetch_add(1, Ordering::Relaxed);
     }
     block.interrupts[usize::from(vector)].fetch_add(1, Ordering::AcqRel);
     let hook = HOOKS[usize::from(vector)].load(Ordering::Acquire);

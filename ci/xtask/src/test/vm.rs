@@ -34,9 +34,6 @@ pub struct Runner {
     scale: f32,
 }
 
-/// Further tries of a VM test that failed, while the defect that `docs/guide/testing.md` describes is open.
-const RETRIES: u32 = 2;
-
 impl Runner {
     /// A runner for Xenolith, built if need be.
     pub fn new() -> Result<Self> {
@@ -270,21 +267,7 @@ pub fn run_all(
                             .skip(&name, "needs a hypervisor");
                         continue;
                     }
-                    // A known open defect makes about one boot in a hundred go wrong (docs/guide/testing.md). The first
-                    // failure is said and its bundle kept; one of two more tries must pass.
-                    let again = |first: &str| {
-                        let line = first.lines().next().unwrap_or_default();
-                        ui::say(&format!("FLAKY {name}: {line}; trying once more"));
-                        runner.run(test, &format!("{name}-again"))
-                    };
-                    let mut outcome = runner.run(test, &name);
-                    for _ in 0..RETRIES {
-                        match outcome {
-                            Ok(Err(first)) if peer.is_none() => outcome = again(&first),
-                            _ => break,
-                        }
-                    }
-                    match outcome {
+                    match runner.run(test, &name) {
                         Ok(verdict) => {
                             if let Ok(seconds) = verdict {
                                 ui::say(&format!("{name}: {seconds:.1} s"));

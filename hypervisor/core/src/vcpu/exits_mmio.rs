@@ -45,6 +45,13 @@ pub fn handle(turn: &mut Turn<'_>, fault: Stage2Fault) -> Next {
         None if turn.fix_up(gpa) => return Next::Continue,
         None => {}
     }
+    if fault.walk {
+        // No instruction can be read through such tables, so none can be completed: it would exit for ever.
+        return turn.crash(format_args!(
+            "page tables outside of its memory, at {:#x}",
+            gpa.0
+        ));
+    }
     if fault.fetch {
         // Nothing to execute there: all-ones is no instruction.
         turn.raise(UD, None);

@@ -13,7 +13,7 @@ use super::cpu::{features, stacks};
 use super::smp::SmpOptions;
 use super::time::References;
 use super::virt::{self, Backend};
-use super::{Metal, acpi, apic, paging, panic, power, time};
+use super::{Metal, acpi, apic, paging, panic, power, quirks, time};
 use crate::bootinfo::BootInfo;
 use crate::{info, log, warn};
 
@@ -68,6 +68,7 @@ pub fn bring_up(boot: &BootInfo, options: &CpuOptions) -> Result<Metal, &'static
         delay_us: time::spin_us,
         end: power::end,
     });
+    quirks::detect();
     acpi::init(&boot.rsdp, &mut Firmware);
     legacy::mask();
     let page = |hpa: Hpa| paging::map_mmio(hpa, 4096);

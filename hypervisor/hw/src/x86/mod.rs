@@ -10,6 +10,7 @@ mod metal;
 pub mod paging;
 pub mod panic;
 pub mod power;
+pub mod quirks;
 pub mod smp;
 pub mod time;
 pub mod virt;

@@ -198,6 +198,11 @@ pub(super) fn write(offset: u32, value: u32) {
     }
 }
 
+/// Makes the APIC tell its CPU again what is pending; the task priority stays what it always is.
+pub fn look_again() {
+    write(reg::TPR, 0);
+}
+
 /// This CPU's APIC ID as the hardware has it.
 pub fn hardware_id() -> u32 {
     if X2APIC.load(Ordering::Relaxed) {

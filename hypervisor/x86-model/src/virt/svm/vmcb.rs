@@ -159,6 +159,8 @@ pub const TLB_FLUSH_ASID: u8 = 3;
 pub const V_TPR_MASK: u64 = 0xff;
 /// Interrupt control: a virtual interrupt is pending.
 pub const V_IRQ: u64 = 1 << 8;
+/// Interrupt control: vector of the pending virtual interrupt, in bits 39:32.
+pub const V_VECTOR_SHIFT: u32 = 32;
 /// Interrupt control: the pending interrupt ignores V_TPR.
 pub const V_IGN_TPR: u64 = 1 << 20;
 /// Interrupt control: the guest's IF and CR8 do not govern physical interrupts.

@@ -47,7 +47,7 @@ impl SvmVcpu {
             }
             code::HLT => Exit::Hlt { len: self.length() },
             code::VINTR => {
-                self.set_window(false);
+                self.close_window();
                 Exit::InterruptWindow
             }
             _ => return self.decode_rare(),
@@ -96,9 +96,9 @@ impl SvmVcpu {
                 self.put_back(event::exception(GP, Some(0)));
                 return None;
             }
-            // The NMI handler is about to return: the mask ends.
+            // A handler is about to return: the NMI mask ends, and a waiting interrupt gets its window.
             code::IRET => {
-                self.set_nmi_mask(false);
+                self.reached_iret();
                 Exit::InterruptWindow
             }
             code::ICEBP => {

@@ -2,6 +2,7 @@
 //!
 //! Fields of the control block are changed only through methods that clear the matching clean bit.
 
+use x86_model::virt::svm::event::Redelivery;
 use x86_model::virt::svm::vmcb::*;
 use x86_model::virt::svm::{AsidTag, SvmFeatures, event, intercept};
 use x86_model::{Gpr, Gprs, Mfn};
@@ -13,11 +14,23 @@ use super::{CAPABILITIES, state};
 use crate::machine::{Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup};
 use crate::mem::Stage2;
 use crate::x86::virt::fpu::Switched;
+use crate::x86::{apic, quirks};
 
 const RFLAGS_TF: u64 = 1 << 8;
 const RFLAGS_IF: u64 = 1 << 9;
 const RFLAGS_RF: u64 = 1 << 16;
 const DR6_BS: u64 = 1 << 14;
+
+/// Use of the one virtual interrupt of a control block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Virq {
+    /// Not used.
+    Off,
+    /// Its acceptance is intercepted: the interrupt window.
+    Window,
+    /// It is the interrupt that the guest gets as soon as its flags allow.
+    Vector,
+}
 
 /// The context of one vCPU.
 pub struct SvmVcpu {
@@ -36,6 +49,10 @@ pub struct SvmVcpu {
     pub(super) lbr_virt: bool,
     /// An NMI was delivered and its IRET has not come yet.
     nmi_masked: bool,
+    /// What the control block's virtual interrupt stands for.
+    virq: Virq,
+    /// The guest is at an IRET that has exited once: it must get past it.
+    at_iret: bool,
     pub(super) switched: Switched,
 }
 
@@ -60,6 +77,8 @@ impl SvmVcpu {
             flush_by_asid: features.contains(SvmFeatures::FLUSH_BY_ASID),
             lbr_virt: features.contains(SvmFeatures::LBR_VIRT),
             nmi_masked: false,
+            virq: Virq::Off,
+            at_iret: false,
             switched: Switched::new(setup.xcr0_allowed, setup.xsave_size)?,
         })
     }
@@ -97,33 +116,65 @@ impl SvmVcpu {
         self.tag = tag;
     }
 
-    /// Opens or closes the interrupt window: a virtual interrupt that is always of sufficient priority, whose acceptance
-    /// is intercepted.
+    /// Sets the virtual interrupt, which is always of sufficient priority.
     #[inline]
-    pub(super) fn set_window(&mut self, on: bool) {
+    fn set_virq(&mut self, virq: Virq, vector: u8) {
+        self.virq = virq;
         let c = &mut self.vmcb.get_mut().control;
-        if (c.intercept_1 & intercept::VINTR != 0) == on {
-            return;
+        c.intercept_1 &= !intercept::VINTR;
+        c.int_ctl &= !(V_IRQ | V_IGN_TPR | 0xff << V_VECTOR_SHIFT);
+        if virq != Virq::Off {
+            c.int_ctl |= V_IRQ | V_IGN_TPR | u64::from(vector) << V_VECTOR_SHIFT;
         }
-        if on {
+        if virq == Virq::Window {
             c.intercept_1 |= intercept::VINTR;
-            c.int_ctl |= V_IRQ | V_IGN_TPR;
-        } else {
-            c.intercept_1 &= !intercept::VINTR;
-            c.int_ctl &= !(V_IRQ | V_IGN_TPR);
         }
         c.clean &= !(CLEAN_INTERCEPTS | CLEAN_TPR);
+    }
+
+    /// Closes the interrupt window.
+    #[inline]
+    pub(super) fn close_window(&mut self) {
+        if self.virq == Virq::Window {
+            self.set_virq(Virq::Off, 0);
+        }
+    }
+
+    /// Takes in what became of the virtual interrupt and of an interrupted delivery.
+    #[inline]
+    fn settle_events(&mut self) {
+        let c = &mut self.vmcb.get_mut().control;
+        let (pending, info) = (c.int_ctl & V_IRQ != 0, c.exit_int_info);
+        c.event_inj = 0;
+        if self.virq == Virq::Vector && !pending {
+            self.virq = Virq::Off;
+        }
+        match event::redeliver(info) {
+            Redelivery::Nothing => {}
+            Redelivery::Inject(event) => self.vmcb.get_mut().control.event_inj = event,
+            Redelivery::Interrupt(vector) => self.set_virq(Virq::Vector, vector),
+        }
     }
 
     /// Starts or ends the time in which a further NMI must wait; IRET is watched meanwhile.
     pub(super) fn set_nmi_mask(&mut self, on: bool) {
         self.nmi_masked = on;
+        self.watch_iret(on);
+    }
+
+    /// The guest is about to execute an IRET that was watched.
+    pub(super) fn reached_iret(&mut self) {
+        self.at_iret = true;
+        self.set_nmi_mask(false);
+    }
+
+    #[inline]
+    fn watch_iret(&mut self, on: bool) {
         let c = &mut self.vmcb.get_mut().control;
-        if on {
-            c.intercept_1 |= intercept::IRET;
-        } else {
-            c.intercept_1 &= !intercept::IRET;
+        if (c.intercept_1 & intercept::IRET != 0) == on {
+            return;
         }
+        c.intercept_1 ^= intercept::IRET;
         c.clean &= !CLEAN_INTERCEPTS;
     }
 }
@@ -178,7 +229,7 @@ impl GuestContext for SvmVcpu {
         c.event_inj = 0;
         c.clean = 0;
         self.set_nmi_mask(false);
-        self.set_window(false);
+        self.set_virq(Virq::Off, 0);
     }
 
     fn set_cr4(&mut self, value: u64) {
@@ -232,6 +283,7 @@ impl GuestContext for SvmVcpu {
         let cpu = self.cpu.expect("a vCPU runs between enter_cpu and leave");
         loop {
             self.prepare_tlb(cpu, stage2);
+            let requested = self.virq != Virq::Off;
             let save = &mut self.vmcb.get_mut().save;
             save.rax = self.gprs.get(Gpr::Rax);
             save.rsp = self.gprs.get(Gpr::Rsp);
@@ -246,7 +298,10 @@ impl GuestContext for SvmVcpu {
             let c = &mut vmcb.control;
             c.clean = CLEAN_ALL;
             c.tlb_control = TLB_KEEP;
-            c.event_inj = event::redeliver(c.exit_int_info);
+            self.settle_events();
+            if requested && quirks::loses_interrupts() {
+                apic::look_again();
+            }
             if let Some(exit) = self.decode() {
                 return exit;
             }
@@ -259,6 +314,7 @@ impl GuestContext for SvmVcpu {
         vmcb.save.rflags & RFLAGS_IF != 0
             && vmcb.control.int_state & INT_SHADOW == 0
             && vmcb.control.event_inj == 0
+            && self.virq != Virq::Vector
     }
 
     #[inline]
@@ -267,18 +323,26 @@ impl GuestContext for SvmVcpu {
     }
 
     /// False also for an NMI while an earlier one is being handled; [`Exit::InterruptWindow`] follows when it returns.
+    ///
+    /// An interrupt goes by the virtual interrupt, not by event injection: QEMU's emulation of the latter delivers some
+    /// interrupts twice, the second time without regard to RFLAGS.IF (its VMRUN leaves the vector behind as a pending exception,
+    /// which comes up if another CPU happens to stop this one before the next exit).
     #[inline]
     fn inject(&mut self, event: Event) -> bool {
+        if let Event::Interrupt(vector) = event {
+            let free = self.virq != Virq::Vector;
+            if free {
+                self.set_virq(Virq::Vector, vector);
+            }
+            return free;
+        }
         if self.vmcb.get().control.event_inj != 0 {
             return false;
         }
         let encoded = match event {
-            Event::Interrupt(vector) => event::interrupt(vector),
             Event::Exception(vector, error) => event::exception(vector, error),
-            Event::Nmi => {
-                if self.nmi_masked {
-                    return false;
-                }
+            Event::Nmi if self.nmi_masked => return false,
+            _ => {
                 self.set_nmi_mask(true);
                 event::nmi()
             }
@@ -287,10 +351,18 @@ impl GuestContext for SvmVcpu {
         true
     }
 
-    /// The request ends with the exit that it asked for.
+    /// The request ends with the exit that it asked for. While the virtual interrupt is taken, the end of its handler is
+    /// waited for instead: the window can be opened then.
     #[inline]
     fn request_window(&mut self, on: bool) {
-        self.set_window(on);
+        let given = self.virq == Virq::Vector;
+        let past = core::mem::replace(&mut self.at_iret, false);
+        let iret = given && (on || quirks::loses_interrupts()) && !past;
+        self.watch_iret(iret || self.nmi_masked);
+        if given || on == (self.virq == Virq::Window) {
+            return;
+        }
+        self.set_virq(if on { Virq::Window } else { Virq::Off }, 0);
     }
 
     fn fetched_bytes(&self) -> &[u8] {

@@ -1,0 +1,50 @@
+//! Exits that no guest should cause: they end the guest that does, nobody else.
+
+mod common;
+
+use common::System;
+use hv_core::vcpu::exits::{self, Next};
+use hv_core::vcpu::run::{PcpuLocal, Turn};
+use hv_hw::machine::{CpuId, Exit, Stage2Fault};
+use x86_model::Gpa;
+use xen_abi::DomId;
+
+/// Far above the RAM of the test domains.
+const NOWHERE: Gpa = Gpa(0x7f_0000_0000);
+
+#[test]
+fn page_tables_outside_of_memory_crash_the_guest_alone() {
+    let system = System::new(1);
+    let guest = system.add_guest(1, 1);
+    let vcpu = guest.vcpu(0).unwrap();
+    let mut local = vcpu.local.try_lock().unwrap();
+    let mut pcpu = PcpuLocal::new(CpuId(0));
+    let mut handle = |walk| {
+        let mut turn = Turn {
+            hv: &system.hv,
+            pcpu: &mut pcpu,
+            domain: &guest,
+            vcpu,
+            local: &mut local,
+        };
+        let fault = Stage2Fault {
+            gpa: NOWHERE,
+            write: false,
+            fetch: true,
+            walk,
+        };
+        exits::handle(&mut turn, Exit::Stage2(fault))
+    };
+    // Executing where nothing is: an invalid instruction, the guest's own affair.
+    assert_eq!(handle(false), Next::Continue);
+    assert_eq!(handle(true), Next::Down);
+    assert!(guest.shutdown_reason().is_some());
+    assert!(
+        system
+            .hv
+            .domain(DomId::DOM0)
+            .unwrap()
+            .shutdown_reason()
+            .is_none()
+    );
+}
