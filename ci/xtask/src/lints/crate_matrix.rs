@@ -8,9 +8,11 @@ use toml::{Table, Value};
 const MATRIX: &[(&str, &[&str])] = &[
     ("xen-abi", &[]),
     ("x86-model", &["xen-abi"]),
-    ("hv-hw", &["xen-abi", "x86-model"]),
-    ("hv-core", &["xen-abi", "x86-model", "hv-hw"]),
-    ("hv-image", &["xen-abi", "x86-model", "hv-hw", "hv-core"]),
+    // Their build scripts get the build's choices from `kconfig`.
+    ("hv-hw", &["xen-abi", "x86-model", "kconfig"]),
+    ("hv-core", &["xen-abi", "x86-model", "hv-hw", "kconfig"]),
+    ("hv-image", &["xen-abi", "x86-model", "hv-hw", "hv-core", "kconfig"]),
+    ("kconfig", &[]),
     ("xen-sys", &["xen-abi"]),
     ("xl", &["xen-sys", "xen-abi", "x86-model"]),
     ("dom0-shim", &["xen-sys", "xen-abi"]),
@@ -20,7 +22,7 @@ const MATRIX: &[(&str, &[&str])] = &[
     ("vmtest", &[]),
     ("vm-tests", &["vmtest"]),
     // For the formats that the image reads (symbol table, module bundle).
-    ("xtask", &["vmtest", "vm-tests", "hv-hw"]),
+    ("xtask", &["vmtest", "vm-tests", "hv-hw", "kconfig"]),
 ];
 /// Test guests, wherever below `ci/guests`.
 const GUESTS: &[&str] = &["xen-abi", "x86-model", "rt", "guest-rt"];
