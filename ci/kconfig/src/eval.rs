@@ -126,15 +126,35 @@ impl<'a> Config<'a> {
         dotconfig::minimal(self)
     }
 
-    /// What is set, to be changed and given to [`Config::new`] again.
+    /// What was set and could be followed, to be changed and given to [`Config::new`] again.
     pub fn settings(&self) -> DotConfig {
         let mut set = DotConfig::default();
-        for (symbol, value) in self.tree.symbols.iter().zip(&self.user) {
-            if let Some(value) = value {
-                set.set(&symbol.name, value);
+        for (index, symbol) in self.tree.symbols.iter().enumerate() {
+            if self.user[index].as_deref() == Some(self.value(index)) {
+                set.set(&symbol.name, self.value(index));
             }
         }
         set
+    }
+
+    /// The settings with symbol `index` changed to `value`, and without those that contradict it. The error says why it
+    /// cannot be changed so.
+    pub fn changed(&self, index: usize, value: &str) -> Result<Self, String> {
+        let symbol = &self.tree.symbols[index];
+        let value = typed(symbol, value)?;
+        let mut set = self.settings();
+        if let Some(choice) = symbol.choice {
+            for member in &self.tree.choices[choice].members {
+                set.unset(&self.tree.symbols[*member].name);
+            }
+        }
+        set.set(&symbol.name, &value);
+        let (new, _) = Self::new(self.tree, &set);
+        if new.value(index) != value {
+            return Err(new.conflict(index, &value, &vec![0; self.tree.symbols.len()]));
+        }
+        // Once more, so that what the change made impossible is forgotten.
+        Ok(Self::new(self.tree, &new.settings()).0)
     }
 
     /// Why symbol `index` is not `wanted`.

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod boot;
+mod defconfigs;
 mod devices;
 mod power;
 mod refuse;
@@ -19,6 +20,7 @@ pub use row::{End, FATAL, Level, READY, Step, VmTest};
 pub fn all() -> Vec<VmTest> {
     let mut rows = boot::rows();
     rows.extend(refuse::rows());
+    rows.extend(defconfigs::rows());
     rows.extend(screen::rows());
     rows.extend(power::rows());
     rows.extend(smp::rows());
@@ -53,6 +55,10 @@ mod tests {
         let mut names = BTreeSet::new();
         for row in all() {
             assert!(names.insert(row.name.clone()), "{} twice", row.name);
+            if let Some(name) = row.defconfig {
+                let path = paths::root().join(format!("hypervisor/configs/{name}_defconfig"));
+                assert!(path.exists(), "{} is missing", path.display());
+            }
             Machine::load(row.machine).expect("the row's machine exists");
             if let Some(script) = row.script {
                 let path = paths::root().join(format!("ci/vm-tests/dom0/{script}.sh"));

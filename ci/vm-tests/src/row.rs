@@ -82,6 +82,8 @@ pub struct VmTest {
     pub repeat: u32,
     /// Only makes sense with a hypervisor below.
     pub needs_xen: bool,
+    /// The named configuration that is booted instead of the usual build.
+    pub defconfig: Option<&'static str>,
 }
 
 impl VmTest {
@@ -105,6 +107,7 @@ impl VmTest {
             direct: false,
             repeat: 1,
             needs_xen: false,
+            defconfig: None,
         }
     }
 
@@ -189,6 +192,12 @@ impl VmTest {
     /// Must pass this many times in a row.
     pub fn repeat(mut self, times: u32) -> Self {
         self.repeat = times;
+        self
+    }
+
+    /// Boots the build of a named configuration.
+    pub fn defconfig(mut self, name: &'static str) -> Self {
+        self.defconfig = Some(name);
         self
     }
 

@@ -3,6 +3,7 @@
 
 mod bench;
 mod build;
+mod config;
 mod exec;
 mod iso;
 mod lints;
@@ -40,6 +41,14 @@ enum Command {
     Setup(setup::Args),
     /// Build the hypervisor: target/image/xenolith.
     Build(build::Args),
+    /// Choose what is built, on a screen or by questions: hypervisor/configs/.config.
+    Menuconfig,
+    /// Start from a named configuration (`hypervisor/configs/NAME_defconfig`).
+    Defconfig(config::Name),
+    /// Bring .config up to date: new symbols get their defaults, lines that cannot be followed are dropped.
+    Olddefconfig,
+    /// The fewest lines that lead to .config, printed or kept as a named configuration.
+    Savedefconfig(config::Save),
     /// Boot Xenolith with a Debian dom0 in QEMU; ends at a shell in dom0.
     Run(run::Args),
     /// Run every check and test; the last line is `N passed, N failed, N skipped`.
@@ -62,6 +71,10 @@ fn main() -> ExitCode {
     let result: Result<bool> = match Cli::parse().command {
         Command::Setup(args) => setup::run(&args).map(|()| true),
         Command::Build(args) => build::run(&args).map(|()| true),
+        Command::Menuconfig => config::menu(),
+        Command::Defconfig(args) => config::defconfig(&args).map(|()| true),
+        Command::Olddefconfig => config::old().map(|()| true),
+        Command::Savedefconfig(args) => config::save(&args).map(|()| true),
         Command::Run(args) => run::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Iso(args) => iso::run(&args).map(|()| true),

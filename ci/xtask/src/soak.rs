@@ -24,6 +24,9 @@ pub fn run(args: &Args) -> Result<bool> {
     setup::ensure(Need::Machines)?;
     let runner = Runner::new()?;
     let test = vm_tests::find(&args.test)?;
+    if let Some(name) = test.defconfig {
+        crate::build::for_tests(name)?;
+    }
     let mut failed = 0;
     for round in 1..=args.count {
         let verdict = runner.run(&test, &format!("{}-{round}", test.name))?;

@@ -5,6 +5,7 @@
 extern crate alloc;
 
 pub mod bootinfo;
+pub mod config;
 pub mod log;
 pub mod machine;
 pub mod mem;

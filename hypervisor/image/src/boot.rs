@@ -9,7 +9,7 @@ use hv_core::dom0::memory::HostMemory;
 use hv_core::dom0::start::{self, Choices, Loaded};
 use hv_core::hvm::platform::PortFacts;
 use hv_core::hypervisor::{Hypervisor, Identity};
-use hv_core::options::{self, Options};
+use hv_core::options::{self, Build, Options};
 use hv_core::sched::Scheduler;
 use hv_core::vcpu::run::cpu_loop;
 use hv_hw::bootinfo::BootInfo;
@@ -41,7 +41,7 @@ extern "C" fn xenolith_main(magic: u32, info: u32) -> ! {
     cpu::early_init();
     let info = boot::start(magic, info);
     boot::init_memory(info);
-    let (options, warnings) = Options::parse(info.command_line.as_bytes());
+    let (options, warnings) = Build::THIS.options(info.command_line.as_bytes());
     settings::open_consoles(&options);
     banner(info);
     for w in &warnings {

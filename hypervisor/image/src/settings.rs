@@ -46,7 +46,7 @@ pub fn open_consoles(o: &Options) {
         }
     }
     if o.console.vga && !console::add_screen() && o.console.given {
-        warn!("console=vga: the boot loader left no screen");
+        warn!("console=vga: {}", console::NO_SCREEN);
     }
 }
 

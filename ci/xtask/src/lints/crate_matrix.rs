@@ -11,7 +11,10 @@ const MATRIX: &[(&str, &[&str])] = &[
     // Their build scripts get the build's choices from `kconfig`.
     ("hv-hw", &["xen-abi", "x86-model", "kconfig"]),
     ("hv-core", &["xen-abi", "x86-model", "hv-hw", "kconfig"]),
-    ("hv-image", &["xen-abi", "x86-model", "hv-hw", "hv-core", "kconfig"]),
+    (
+        "hv-image",
+        &["xen-abi", "x86-model", "hv-hw", "hv-core", "kconfig"],
+    ),
     ("kconfig", &[]),
     ("xen-sys", &["xen-abi"]),
     ("xl", &["xen-sys", "xen-abi", "x86-model"]),

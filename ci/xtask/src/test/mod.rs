@@ -1,11 +1,12 @@
 //! `cargo xtask test`: every check and test, and one closing line.
 
 mod cargo;
+mod defconfigs;
 mod report;
 pub mod vm;
 
 use crate::setup::{self, Need};
-use crate::{build, lints, micro};
+use crate::{build, config, lints, micro};
 use anyhow::Result;
 use clap::ValueEnum;
 use report::Report;
@@ -73,6 +74,12 @@ pub fn run(args: &Args) -> Result<bool> {
             let name = format!("vm/{}", t.name);
             (wanted(&name) && t.level <= level) || exact(&name) || exact(&t.name)
         })
+        // A build of ours cannot run on a peer.
+        .filter(|t| t.defconfig.is_none() || args.peer.is_none())
+        .collect();
+    let configs: Vec<String> = config::names()?
+        .into_iter()
+        .filter(|c| wanted(&format!("kconfig/{c}")) && args.peer.is_none())
         .collect();
     let checks: Vec<&str> = CHECKS
         .iter()
@@ -85,6 +92,7 @@ pub fn run(args: &Args) -> Result<bool> {
         .collect();
     if args.list {
         checks.iter().for_each(|c| println!("{c}"));
+        configs.iter().for_each(|c| println!("kconfig/{c}"));
         micro.iter().for_each(|g| println!("micro/{g}"));
         vm.iter().for_each(|t| println!("vm/{}", t.name));
         return Ok(true);
@@ -114,6 +122,10 @@ pub fn run(args: &Args) -> Result<bool> {
             _ => {}
         }
     }
+    configs
+        .iter()
+        .for_each(|name| defconfigs::check(name, &mut report));
+    let vm = defconfigs::build(vm, &mut report);
     let mut image_ok = true;
     // With a peer the micro-guests still run on both; the VM tests run on the peer alone.
     if checks.contains(&"build") || !micro.is_empty() || (machines && args.peer.is_none()) {

@@ -127,9 +127,10 @@ impl Runner {
             link(&disk, &bundle.dir.join("disk.img"))?;
             line += &format!(" xt.bytes={} xt.md5={md5}", u64::from(test.disk_mib) << 20);
         }
+        let special = test.defconfig.map(|name| crate::build::image(Some(name)));
         let plan = Plan {
             on,
-            hypervisor: &self.hypervisor,
+            hypervisor: special.as_ref().unwrap_or(&self.hypervisor),
             cmdline: test.cmdline,
             kernel: &kernel.image,
             initrd,

@@ -7,6 +7,8 @@ mod notes;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -53,6 +55,23 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// Its parts and its entry, a line each.
+    pub fn describe(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .segments
+            .iter()
+            .map(|s| {
+                let (at, bytes) = (s.paddr, s.memsz);
+                format!(
+                    "part at {at:#x}, {bytes:#x} bytes, {:#x} of them from the file",
+                    s.file.len()
+                )
+            })
+            .collect();
+        lines.push(format!("PVH entry at {:#x}", self.entry));
+        lines
+    }
+
     /// Reads an ELF file.
     pub fn parse(file: &[u8]) -> Result<Self, KernelError> {
         let elf = ElfBytes::<LittleEndian>::minimal_parse(file)

@@ -83,6 +83,7 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
             Ok(0)
         }
         op::RESET => reset(call, arg),
+        op::INIT_CONTROL | op::EXPAND_ARRAY if !cfg!(CONFIG_EVTCHN_FIFO) => Err(Errno::EOPNOTSUPP),
         op::INIT_CONTROL => in_out(call, arg, |call, a: &mut EvtchnInitControl| {
             let d = call.domain();
             let frame = d.p2m.own_frame(Gfn(a.control_gfn));

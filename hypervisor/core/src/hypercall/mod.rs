@@ -137,7 +137,11 @@ pub const TABLE: [Row; 64] = {
     t[15] = row("set_timer_op", sched::set_timer);
     t[17] = row("xen_version", version::handle);
     t[18] = row("console_io", console::handle);
-    t[20] = row("grant_table_op", grant_table::handle);
+    t[20] = if cfg!(CONFIG_GRANT_TABLE) {
+        row("grant_table_op", grant_table::handle)
+    } else {
+        refused("grant_table_op")
+    };
     t[21] = row("vm_assist", vm_assist::handle);
     t[24] = row("vcpu_op", vcpu::handle);
     t[26] = refused("mmuext_op");

@@ -1,6 +1,7 @@
 //! The hypervisor's command line: Xen's names, syntax and meaning. Unknown or malformed options never stop the boot: each
 //! becomes a [`Warning`] that names it, and the default stays. Pure; the caller owns the result and prints the warnings.
 
+mod build;
 mod list;
 mod serial;
 mod table;
@@ -14,6 +15,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+pub use build::Build;
 pub use serial::{Baud, Parity, SerialSetup};
 pub use table::{Effect, OPTIONS, Spec};
 pub use types::*;
@@ -127,18 +129,24 @@ impl Options {
     /// Reads a command line, up to a NUL if it has one. Later options override earlier ones.
     pub fn parse(line: &[u8]) -> (Self, Vec<Warning>) {
         let mut options = Self::default();
+        let warnings = options.read(line);
+        (options, warnings)
+    }
+
+    /// Reads a command line on top of what is set already.
+    fn read(&mut self, line: &[u8]) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let (words, rest) = words::split(line);
         for word in &words {
-            if let Err(why) = options.apply(word) {
+            if let Err(why) = self.apply(word) {
                 warnings.push(Warning {
                     option: String::from(word.as_str()),
                     why,
                 });
             }
         }
-        options.dom0_extra = rest;
-        (options, warnings)
+        self.dom0_extra = rest;
+        warnings
     }
 
     fn apply(&mut self, word: &str) -> Result<(), Why> {

@@ -293,10 +293,13 @@ fn reboot(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
 
 fn sched(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
     o.sched = match arg.text()? {
-        "credit2" => Scheduler::Credit2,
-        "null" => Scheduler::Null,
-        other @ ("credit" | "rtds" | "arinc653") => {
-            return Err(format!("{other:?} is not built in; credit2 is used"));
+        "credit2" if cfg!(CONFIG_SCHED_CREDIT2) => Scheduler::Credit2,
+        "null" if cfg!(CONFIG_SCHED_NULL) => Scheduler::Null,
+        other @ ("credit" | "credit2" | "null" | "rtds" | "arinc653") => {
+            return Err(format!(
+                "{other:?} is not built in; {} is used",
+                hv_hw::config::SCHED_DEFAULT
+            ));
         }
         other => return Err(not_one_of(other, "credit2, null")),
     };

@@ -50,6 +50,11 @@ pub struct LogLevels {
 }
 
 impl LogLevels {
+    /// Everything: the default of a build for developers (`CONFIG_DEBUG`), as in Xen.
+    pub const ALL: Self = Self {
+        print: Level::Debug,
+        limited: Level::Debug,
+    };
     /// Xen's default for its own messages, `warning`.
     pub const HYPERVISOR: Self = Self {
         print: Level::Warning,

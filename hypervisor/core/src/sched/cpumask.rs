@@ -2,18 +2,27 @@
 
 use hv_hw::machine::CpuId;
 
-/// Most pCPUs that a mask can hold.
-pub const MAX_CPUS: u32 = 512;
+/// Most pCPUs that a mask can hold: those that this build can use.
+pub const MAX_CPUS: u32 = hv_hw::config::NR_CPUS;
+
+/// Words of a mask.
+const WORDS: usize = MAX_CPUS.div_ceil(64) as usize;
 
 /// A set of pCPUs below [`MAX_CPUS`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CpuMask([u64; (MAX_CPUS / 64) as usize]);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuMask([u64; WORDS]);
+
+impl Default for CpuMask {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
 
 impl CpuMask {
     /// No CPU.
-    pub const NONE: CpuMask = CpuMask([0; (MAX_CPUS / 64) as usize]);
+    pub const NONE: CpuMask = CpuMask([0; WORDS]);
     /// Every CPU.
-    pub const ALL: CpuMask = CpuMask([u64::MAX; (MAX_CPUS / 64) as usize]);
+    pub const ALL: CpuMask = CpuMask([u64::MAX; WORDS]);
 
     /// One CPU.
     pub fn single(cpu: CpuId) -> Self {

@@ -61,10 +61,10 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// The scheduler named by `sched=`, for `cpus` pCPUs. `None` if there is no such policy.
+    /// The scheduler named by `sched=`, for `cpus` pCPUs. `None` if this build has no such policy.
     pub fn by_name(name: &str, cpus: u32, slice_ns: u64) -> Option<Self> {
         let policy: Box<dyn Policy> = match name {
-            "credit" | "credit2" => Box::new(Fair::new(
+            "credit" | "credit2" if cfg!(CONFIG_SCHED_CREDIT2) => Box::new(Fair::new(
                 if name == "credit" {
                     "credit"
                 } else {
@@ -73,7 +73,7 @@ impl Scheduler {
                 cpus,
                 slice_ns,
             )),
-            "null" => Box::new(Null::new(cpus)),
+            "null" if cfg!(CONFIG_SCHED_NULL) => Box::new(Null::new(cpus)),
             _ => return None,
         };
         Some(Scheduler {

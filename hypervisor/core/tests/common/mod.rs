@@ -32,7 +32,7 @@ pub struct System {
 impl System {
     pub fn new(vcpus: u32) -> Self {
         let hw = FakeMachine::new(2);
-        let sched = Scheduler::by_name("credit2", 2, 10_000_000).unwrap();
+        let sched = Scheduler::by_name(hv_hw::config::SCHED_DEFAULT, 2, 10_000_000).unwrap();
         let identity = Identity {
             screen: hv_hw::bootinfo::Screen::Unknown,
             efi: false,

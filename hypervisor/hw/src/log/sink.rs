@@ -15,7 +15,7 @@ use super::{Class, Level};
 use crate::sync::{SpinLock, rank};
 
 /// Bytes of the memory ring.
-const RING: usize = 128 << 10;
+const RING: usize = 1 << crate::config::CONRING_SHIFT;
 
 /// What the screen is.
 pub enum Display {
@@ -287,6 +287,7 @@ impl Write for Buffered<'_> {
 
 /// Opens the log by force: for a panic, after the other CPUs were told to stop. Waits a little for an orderly release.
 pub fn break_locks() {
+    crate::sync::stop_checks();
     for _ in 0..1_000_000 {
         if STATE.try_lock().is_some() {
             return;

@@ -1,9 +1,16 @@
 //! Ranked spin locks and an epoch-free "once". Interrupts are off in the hypervisor wherever a lock is held (see
 //! `docs/adr`), so there is a single lock kind.
 //!
-//! A CPU may take a lock only if its rank is higher than every rank it holds. Debug builds check that.
+//! A CPU may take a lock only if its rank is higher than every rank it holds. Tests on the host check that, and the
+//! machine does in builds with `CONFIG_DEBUG_LOCKS`.
+
+mod held;
 
 use core::ops::{Deref, DerefMut};
+
+#[cfg(all(CONFIG_DEBUG_LOCKS, target_os = "none"))]
+pub use held::self_test;
+pub use held::{Ranks, stop_checks};
 
 /// Lock ranks, low to high; the table with the reasons is `docs/security/locking.md`.
 pub mod rank {
@@ -54,7 +61,7 @@ impl<T, const RANK: u8> SpinLock<T, RANK> {
         }
     }
 
-    /// Waits for the lock. Panics in debug builds if this CPU holds a lock of this or a higher rank.
+    /// Waits for the lock. Panics, where the order is checked, if this CPU holds a lock of this or a higher rank.
     #[inline]
     pub fn lock(&self) -> SpinGuard<'_, T, RANK> {
         held::check(RANK);
@@ -120,39 +127,4 @@ impl<T, const RANK: u8> Drop for SpinGuard<'_, T, RANK> {
             held::pop(RANK);
         }
     }
-}
-
-/// Ranks held by this CPU (this thread, on the host).
-#[cfg(all(debug_assertions, not(target_os = "none")))]
-mod held {
-    use std::cell::RefCell;
-    std::thread_local!(static HELD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
-
-    pub fn check(rank: u8) {
-        HELD.with_borrow(|h| {
-            if let Some(&top) = h.iter().max() {
-                assert!(rank > top, "lock rank {rank} taken while {top} is held");
-            }
-        });
-    }
-    pub fn push(rank: u8) {
-        HELD.with_borrow_mut(|h| h.push(rank));
-    }
-    pub fn pop(rank: u8) {
-        HELD.with_borrow_mut(|h| {
-            if let Some(at) = h.iter().rposition(|&r| r == rank) {
-                h.remove(at);
-            }
-        });
-    }
-}
-
-#[cfg(not(all(debug_assertions, not(target_os = "none"))))]
-mod held {
-    #[inline(always)]
-    pub fn check(_: u8) {}
-    #[inline(always)]
-    pub fn push(_: u8) {}
-    #[inline(always)]
-    pub fn pop(_: u8) {}
 }

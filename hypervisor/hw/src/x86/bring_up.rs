@@ -69,6 +69,14 @@ pub fn bring_up(boot: &BootInfo, options: &CpuOptions) -> Result<Metal, &'static
         end: power::end,
     });
     quirks::detect();
+    #[cfg(CONFIG_DEBUG_LOCKS)]
+    {
+        assert!(
+            crate::sync::self_test(),
+            "the check of the lock order does not work"
+        );
+        info!("The order of locks is checked");
+    }
     acpi::init(&boot.rsdp, &mut Firmware);
     legacy::mask();
     let page = |hpa: Hpa| paging::map_mmio(hpa, 4096);

@@ -29,7 +29,8 @@ const STACK_SLOT: u64 = 128 << 10;
 /// Bytes of a CPU's stack.
 pub const STACK_BYTES: u64 = 64 << 10;
 /// Most stacks, four a CPU.
-pub const MAX_STACKS: usize = 4096;
+pub const MAX_STACKS: usize =
+    (SLOTS_PER_CPU as usize * crate::config::NR_CPUS as usize).next_multiple_of(64);
 const FIRMWARE: u64 = 0xffff_b000_0000_0000;
 const FIRMWARE_BYTES: u64 = 16 << 40;
 const DEVICES: u64 = 0xffff_c000_0000_0000;

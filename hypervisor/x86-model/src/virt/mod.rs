@@ -1,3 +1,4 @@
 //! Hardware virtualization as data: control blocks, exit codes, encodings. One folder per vendor.
 
+pub mod choice;
 pub mod svm;

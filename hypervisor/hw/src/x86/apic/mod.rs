@@ -26,8 +26,14 @@ pub(super) use send::{
 };
 pub use send::{send_many, send_others};
 
-/// The destination mode of a build that is not told otherwise.
-const BUILD_DEFAULT: X2apicMode = X2apicMode::Mixed;
+/// The destination mode of a build whose administrator and firmware say nothing.
+const BUILD_DEFAULT: X2apicMode = if cfg!(CONFIG_X2APIC_PHYSICAL) {
+    X2apicMode::Physical
+} else if cfg!(CONFIG_X2APIC_CLUSTER) {
+    X2apicMode::Cluster
+} else {
+    X2apicMode::Mixed
+};
 
 /// What was asked for on the command line.
 #[derive(Clone, Copy, Debug)]

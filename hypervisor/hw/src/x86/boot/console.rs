@@ -23,9 +23,19 @@ pub fn add_serial(base: u16, line: LineSettings) -> bool {
     }
 }
 
+/// Why [`add_screen`] finds none.
+pub const NO_SCREEN: &str = if cfg!(CONFIG_VGA) {
+    "the boot loader left no screen"
+} else {
+    "the screen is not built in (CONFIG_VGA)"
+};
+
 /// Adds the screen as a console, be it text or graphics. False if there is none. Works before and after the memory
 /// bring-up; what was added before must be added again after it, since the mapping has changed.
 pub fn add_screen() -> bool {
+    if !cfg!(CONFIG_VGA) {
+        return false;
+    }
     let (address, columns, rows) = match info().screen {
         Screen::Framebuffer(fb) => return add_framebuffer(fb),
         Screen::Text(address, columns, rows) => (address, columns as usize, rows as usize),

@@ -35,7 +35,11 @@ impl pvh::Memory for Identity {
 pub fn start(magic: u32, address: u32) -> &'static BootInfo {
     // SAFETY: the boot CPU is alone and this is the first function to run; `info` was not called yet.
     let boot = unsafe { &mut *INFO.0.get() };
-    crate::info!("Xenolith {}", env!("CARGO_PKG_VERSION"));
+    crate::info!(
+        "Xenolith {}, debug={}",
+        env!("CARGO_PKG_VERSION"),
+        if cfg!(CONFIG_DEBUG) { 'y' } else { 'n' }
+    );
     if let Err(e) = read(magic, address, boot) {
         crate::x86::panic::boot_error(format_args!("{e}"));
     }

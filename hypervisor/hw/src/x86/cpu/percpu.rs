@@ -14,7 +14,7 @@ use super::gdt::Descriptors;
 use crate::machine::CpuId;
 
 /// Most CPUs that this build can use (`NR_CPUS`).
-pub const MAX_CPUS: usize = 1024;
+pub const MAX_CPUS: usize = crate::config::NR_CPUS as usize;
 
 /// Most return addresses that an NMI collects.
 const TRACE: usize = 16;
@@ -58,6 +58,9 @@ pub struct PerCpu {
     pub(in crate::x86) icr_writes: AtomicU64,
     /// Device vectors in use, a bit each; changed by any CPU.
     pub(in crate::x86) vectors: [AtomicU64; 4],
+    /// Ranks of the locks that it holds.
+    #[cfg(CONFIG_DEBUG_LOCKS)]
+    pub(crate) held: crate::sync::Ranks,
     /// For the virtualization backend: whatever it hangs here lives for ever.
     pub virt: AtomicUsize,
     pub(super) descriptors: UnsafeCell<Descriptors>,
@@ -98,6 +101,8 @@ impl PerCpu {
             place: AtomicU32::new(0),
             icr_writes: AtomicU64::new(0),
             vectors: [const { AtomicU64::new(0) }; 4],
+            #[cfg(CONFIG_DEBUG_LOCKS)]
+            held: crate::sync::Ranks::new(),
             virt: AtomicUsize::new(0),
             descriptors: UnsafeCell::new(Descriptors::new()),
         }

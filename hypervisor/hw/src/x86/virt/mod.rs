@@ -4,28 +4,50 @@
 //! Order of use: [`detect`] once, [`Backend::enable_this_cpu`] on every CPU when its tables (GDT, TSS, GS base) are final,
 //! then [`new_vcpu`] from any CPU.
 
+#[cfg(CONFIG_AMD)]
 mod fpu;
+#[cfg(CONFIG_AMD)]
 mod pages;
+#[cfg(CONFIG_AMD)]
 mod svm;
 
 use x86_model::Gprs;
+use x86_model::virt::choice::{self, Extension};
 
 use crate::machine::{Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup};
 use crate::mem::Stage2;
 use crate::mem::stage2::Format;
 
+#[cfg(CONFIG_AMD)]
 pub use svm::SvmVcpu;
 
-/// The backend that this machine has.
+use super::asm::{cpuid, has_leaf};
+
+/// The backend that this machine has. Without values in a build that has no driver: nothing then comes after [`detect`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// AMD-V with nested paging.
+    #[cfg(CONFIG_AMD)]
     Svm,
 }
 
 /// Finds the backend, or says why there is none, in words for the administrator. The answer is kept for [`new_vcpu`].
 pub fn detect() -> Result<Backend, &'static str> {
-    svm::detect().map(|()| Backend::Svm)
+    let built = choice::Built {
+        domains: cfg!(CONFIG_HVM),
+        amd: cfg!(CONFIG_AMD),
+        intel: cfg!(CONFIG_INTEL),
+    };
+    let has = choice::Has {
+        svm: has_leaf(0x8000_0001) && cpuid(0x8000_0001, 0)[2] & 1 << 2 != 0,
+        vmx: cpuid(1, 0)[2] & 1 << 5 != 0,
+    };
+    match choice::choose(built, has)? {
+        #[cfg(CONFIG_AMD)]
+        Extension::Svm => svm::detect().map(|()| Backend::Svm),
+        #[cfg(not(CONFIG_AMD))]
+        Extension::Svm => Err("no virtualization in this build"),
+    }
 }
 
 impl Backend {
@@ -33,6 +55,7 @@ impl Backend {
     /// they are restored from a copy after each exit. May be called again on the same CPU.
     pub fn enable_this_cpu(self) -> Result<(), &'static str> {
         match self {
+            #[cfg(CONFIG_AMD)]
             Backend::Svm => svm::enable_this_cpu(),
         }
     }
@@ -40,6 +63,7 @@ impl Backend {
     /// Entry format of second-stage tables.
     pub fn stage2_format(self) -> Format {
         match self {
+            #[cfg(CONFIG_AMD)]
             Backend::Svm => Format::Npt,
         }
     }
@@ -47,19 +71,28 @@ impl Backend {
     /// One line for the boot log: name and the features in use.
     pub fn describe(self) -> alloc::string::String {
         match self {
+            #[cfg(CONFIG_AMD)]
             Backend::Svm => svm::describe(),
         }
     }
 }
 
 /// A fresh vCPU context in the state after reset. `None` without memory or before [`detect`].
+#[cfg(CONFIG_AMD)]
 pub fn new_vcpu(setup: &VcpuSetup) -> Option<GuestCpu> {
     SvmVcpu::new(setup).map(GuestCpu::Svm)
+}
+
+/// There are none in this build.
+#[cfg(not(CONFIG_AMD))]
+pub fn new_vcpu(_: &VcpuSetup) -> Option<GuestCpu> {
+    None
 }
 
 /// A virtual CPU's hardware context on this machine.
 pub enum GuestCpu {
     /// On AMD-V.
+    #[cfg(CONFIG_AMD)]
     Svm(SvmVcpu),
 }
 
@@ -67,9 +100,11 @@ macro_rules! delegate {
     ($($name:ident(& $($mutable:ident)? $(, $arg:ident: $ty:ty)*) $(-> $ret:ty)?;)*) => {
         impl GuestContext for GuestCpu {
             $(#[inline]
+            #[cfg_attr(not(CONFIG_AMD), allow(unused_variables, reason = "no driver takes them"))]
             fn $name(& $($mutable)? self $(, $arg: $ty)*) $(-> $ret)? {
-                match self {
-                    GuestCpu::Svm(vcpu) => vcpu.$name($($arg),*),
+                match *self {
+                    #[cfg(CONFIG_AMD)]
+                    GuestCpu::Svm(ref $($mutable)? vcpu) => vcpu.$name($($arg),*),
                 }
             })*
         }
