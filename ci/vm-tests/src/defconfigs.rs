@@ -16,6 +16,7 @@ pub fn rows() -> Vec<VmTest> {
             "default",
             &[
                 Step::See(", debug=n"),
+                Step::See("Console ring: 128 KiB"),
                 Step::See("Switched to APIC driver x2apic_mixed (default)"),
                 Step::See("Using scheduler: credit2"),
                 Step::See(READY),
@@ -38,6 +39,7 @@ pub fn rows() -> Vec<VmTest> {
             "amd_minimal",
             &[
                 Step::See("console=vga: the screen is not built in (CONFIG_VGA)"),
+                Step::See("Console ring: 16 KiB"),
                 Step::See("Switched to APIC driver x2apic_phys (default)"),
                 Step::See("2 of 3 CPUs are used (limit of this build)"),
                 Step::See("Using scheduler: null"),

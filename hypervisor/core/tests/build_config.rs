@@ -105,3 +105,13 @@ fn sets_of_cpus_have_room_for_all() {
         config::NR_CPUS as usize
     );
 }
+
+#[test]
+fn the_configuration_is_in_the_image() {
+    let text = config::text();
+    assert!(text.contains(&format!(
+        "\nCONFIG_CONRING_SHIFT={}\n",
+        config::CONRING_SHIFT
+    )));
+    assert_eq!(text.contains("\nCONFIG_AMD=y\n"), cfg!(CONFIG_AMD));
+}

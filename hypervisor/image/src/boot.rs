@@ -87,6 +87,7 @@ fn banner(info: &BootInfo) {
         "Presenting the interface of Xen {}.{}",
         XEN_VERSION.0, XEN_VERSION.1
     );
+    info!("Console ring: {} KiB", hv_hw::log::RING >> 10);
     info!("Memory map:");
     for r in &info.regions {
         info!(

@@ -194,3 +194,60 @@ pub fn menu() -> Result<bool> {
     }
     Ok(kept)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ours() -> Tree {
+        tree(&located().expect("the file is there")).expect("the file is right")
+    }
+
+    fn page() -> String {
+        let path = paths::root().join("docs/guide/build-configuration.md");
+        fs::read_to_string(path).expect("the page is there")
+    }
+
+    #[test]
+    fn every_symbol_is_explained_and_is_on_the_page() {
+        let page = page();
+        let rows: Vec<&str> = page.lines().filter(|l| l.starts_with("| `")).collect();
+        for s in ours().symbols {
+            assert!(
+                s.prompt.is_none() || s.help.len() > 40 || s.choice.is_some(),
+                "{}",
+                s.name
+            );
+            let cell = format!("`{}`", s.name);
+            assert!(rows.iter().any(|r| r.contains(&cell)), "{}", s.name);
+        }
+    }
+
+    #[test]
+    fn every_named_configuration_is_right_minimal_and_on_the_page() {
+        let page = page();
+        for name in names().expect("the directory is there") {
+            check_minimal(&name).expect("right");
+            assert!(page.contains(&format!("| `{name}` |")), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_built_yet_cannot_be_turned_on() {
+        let tree = ours();
+        let (set, _) = DotConfig::parse(".config", "CONFIG_PV=y\n");
+        let (config, problems) = Config::new(&tree, &set);
+        assert_eq!(config.get("PV"), Some("n"));
+        assert_eq!(
+            kconfig::list(&problems),
+            ".config:1: CONFIG_PV=y, but it depends on `n`"
+        );
+        let pv = tree.find("PV").expect("it keeps the place");
+        assert!(
+            tree.symbols[pv]
+                .prompt
+                .as_ref()
+                .is_some_and(|p| p.value.contains("nothing is built yet"))
+        );
+    }
+}

@@ -15,7 +15,7 @@ use super::{Class, Level};
 use crate::sync::{SpinLock, rank};
 
 /// Bytes of the memory ring.
-const RING: usize = 1 << crate::config::CONRING_SHIFT;
+pub const RING: usize = 1 << crate::config::CONRING_SHIFT;
 
 /// What the screen is.
 pub enum Display {
