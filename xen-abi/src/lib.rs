@@ -39,6 +39,7 @@ headers! {
     features,
     grant_table,
     hypercall,
+    hypfs,
     memory,
     physdev,
     platform,

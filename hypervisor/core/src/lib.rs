@@ -13,6 +13,7 @@ pub mod guest;
 pub mod hvm;
 pub mod hypercall;
 pub mod hypervisor;
+pub mod hypfs;
 pub mod irq;
 pub mod options;
 pub mod p2m;

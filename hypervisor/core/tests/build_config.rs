@@ -12,8 +12,13 @@ use hv_hw::machine::CpuId;
 
 const ARG: u64 = 0x3000;
 const EPERM: i64 = -1;
+const ENOENT: i64 = -2;
+const EACCES: i64 = -13;
+const EFAULT: i64 = -14;
+const EINVAL: i64 = -22;
 const ENOSYS: i64 = -38;
 const EOPNOTSUPP: i64 = -95;
+const ENOBUFS: i64 = -105;
 
 /// A system, with the scheduler that is there.
 fn system() -> System {
@@ -113,5 +118,81 @@ fn the_configuration_is_in_the_image() {
         "\nCONFIG_CONRING_SHIFT={}\n",
         config::CONRING_SHIFT
     )));
-    assert_eq!(text.contains("\nCONFIG_AMD=y\n"), cfg!(CONFIG_AMD));
+    assert_eq!(text.contains("\nCONFIG_HVM=y\n"), cfg!(CONFIG_HVM));
+}
+
+/// Reads a path of the hypervisor's file system: what the call answers, the head, the contents.
+fn hypfs(s: &System, path: &str, room: u64) -> (i64, [u8; 12], Vec<u8>) {
+    const BUFFER: u64 = 0x8000;
+    let mut bytes = path.as_bytes().to_vec();
+    bytes.push(0);
+    s.poke(ARG, &bytes);
+    let ret = s.call(0, 42, [1, ARG, bytes.len() as u64, BUFFER, room]);
+    let head: [u8; 12] = s.peek(BUFFER);
+    let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as u64;
+    let len = if ret == 0 { len } else { 0 };
+    let contents = (0..len).map(|i| s.peek::<1>(BUFFER + 12 + i)[0]);
+    (ret, head, contents.collect())
+}
+
+#[test]
+fn the_hypervisors_file_system() {
+    let s = system();
+    let guest = s.add_guest(1, 1);
+    if !cfg!(CONFIG_HYPFS) {
+        assert_eq!(s.call(0, 42, [0; 5]), ENOSYS);
+        return;
+    }
+    assert_eq!(s.call(0, 42, [0; 5]), 1);
+    assert_eq!(s.call(0, 42, [0, 0, 0, 0, 1]), EINVAL);
+    assert_eq!(s.call_from(&guest, 0, 42, [0; 5]).0, EPERM);
+    let (ret, head, file) = hypfs(&s, "/buildinfo/config", 0x8000);
+    if cfg!(CONFIG_HYPFS_CONFIG) {
+        // A text, in gzip, read-only.
+        assert_eq!(
+            (ret, &head[..4], &head[8..]),
+            (0, &[2, 1, 0, 0][..], &[0; 4][..])
+        );
+        assert_eq!(file, config::FILE);
+        assert_eq!(&file[15..file.len() - 8], config::text().as_bytes());
+        assert_eq!(hypfs(&s, "/buildinfo/config", 12).0, ENOBUFS);
+        assert_eq!(hypfs(&s, "/buildinfo/config", 11).0, EINVAL);
+    } else {
+        assert_eq!(ret, ENOENT);
+    }
+    let (ret, _, listing) = hypfs(&s, "/buildinfo", 0x1000);
+    assert_eq!(ret, 0);
+    let shows = |name: &[u8]| listing.windows(name.len()).any(|w| w == name);
+    assert!(shows(b"compileinfo\0") && shows(b"version\0"));
+    assert_eq!(shows(b"config\0"), cfg!(CONFIG_HYPFS_CONFIG));
+    // Entries lie at multiples of two behind each other: 12 bytes of head, 2 of offset, the name in fours.
+    assert_eq!(listing[12..14], [14 + 12, 0]);
+    assert_eq!(hypfs(&s, "/buildinfo/version/minor", 64).2, [17, 0, 0, 0]);
+    assert_eq!(hypfs(&s, "/buildinfo/version/extra", 64).2, b".0-test\0");
+    for relative in ["", "buildinfo"] {
+        assert_eq!(hypfs(&s, relative, 64).0, EINVAL, "{relative}");
+    }
+    for missing in ["/x", "//", "/build", "/buildinfo/version/minor/"] {
+        assert_eq!(hypfs(&s, missing, 64).0, ENOENT, "{missing}");
+    }
+    s.poke(ARG, b"/\0/");
+    for (cmd, len, ret) in [
+        (1, 3, EINVAL),
+        (1, 0, EINVAL),
+        (1, 1025, EINVAL),
+        (2, 2, EACCES),
+        (3, 2, EOPNOTSUPP),
+    ] {
+        assert_eq!(
+            s.call(0, 42, [cmd, ARG, len, 0x8000, 64]),
+            ret,
+            "{cmd} {len}"
+        );
+    }
+    assert_eq!(
+        s.call(0, 42, [1, common::PAGES << 12, 2, 0x8000, 64]),
+        EFAULT
+    );
+    assert_eq!(s.call(0, 42, [1, ARG, 2, common::PAGES << 12, 64]), EFAULT);
+    assert_eq!(s.call(0, 42, [1, ARG, 2, u64::MAX - 3, 64]), EFAULT);
 }

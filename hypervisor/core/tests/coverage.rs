@@ -9,8 +9,8 @@ use common::System;
 use hv_core::hypercall::TABLE;
 use xen_abi::layout::Header;
 use xen_abi::{
-    Errno, console, event_channel, grant_table, hvm, hypercall, memory, physdev, platform, sched,
-    vcpu, version,
+    Errno, console, event_channel, grant_table, hvm, hypercall, hypfs, memory, physdev, platform,
+    sched, vcpu, version,
 };
 
 /// A structure of zeroes.
@@ -29,6 +29,7 @@ const FAMILIES: &[(u64, &str, &Header, &str)] = &[
     (32, "event_channel_op", &event_channel::HEADER, "op::"),
     (33, "physdev_op", &physdev::HEADER, "op::"),
     (34, "hvm_op", &hvm::op::HEADER, "op::"),
+    (42, "hypfs_op", &hypfs::HEADER, "op::"),
 ];
 
 /// What a row says.

@@ -26,6 +26,7 @@ mod numbers {
     pub const EVENT_CHANNEL_OP: u64 = 32;
     pub const PHYSDEV_OP: u64 = 33;
     pub const HVM_OP: u64 = 34;
+    pub const HYPFS_OP: u64 = 42;
 }
 pub use numbers::*;
 

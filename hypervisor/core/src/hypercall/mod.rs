@@ -7,6 +7,7 @@ mod console;
 mod event_channel;
 mod grant_table;
 mod hvm;
+mod hypfs;
 mod memory;
 mod memory_map;
 mod multicall;
@@ -157,7 +158,11 @@ pub const TABLE: [Row; 64] = {
     t[39] = refused("argo_op");
     t[40] = row("xenpmu_op", no_pmu);
     t[41] = refused("dm_op");
-    t[42] = refused("hypfs_op");
+    t[42] = if cfg!(CONFIG_HYPFS) {
+        row("hypfs_op", hypfs::handle)
+    } else {
+        refused("hypfs_op")
+    };
     t[48] = refused("mca");
     t
 };

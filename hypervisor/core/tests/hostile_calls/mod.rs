@@ -232,7 +232,7 @@ impl Case {
     /// Any number, any arguments, a structure of any bytes.
     fn wild(random: &mut Random) -> Case {
         let numbers = [
-            7, 12, 13, 15, 17, 18, 20, 21, 24, 26, 29, 32, 33, 34, 35, 36, 48, 60,
+            7, 12, 13, 15, 17, 18, 20, 21, 24, 26, 29, 32, 33, 34, 35, 36, 42, 48, 60,
         ];
         let number = if random.one_in(50) {
             random.value()
@@ -258,7 +258,7 @@ impl Case {
 
     /// A sub-operation with its structure.
     fn fitting(random: &mut Random, multicalls: bool) -> Case {
-        match random.below(30) {
+        match random.below(31) {
             0 => return Case::plain(15, [random.value(), 0, 0, 0, 0]),
             1 => return Case::plain(21, [random.below(2), random.below(8), 0, 0, 0]),
             2 => {
@@ -269,6 +269,23 @@ impl Case {
             3 => {
                 let buffer = random.place();
                 return Case::plain(17, [random.below(12), buffer, 0, 0, 0]);
+            }
+            4 => {
+                let path: &[u8] = random.pick(&[
+                    b"/\0",
+                    b"/buildinfo\0",
+                    b"/buildinfo/config\0",
+                    b"/buildinfo/version/extra\0",
+                    b"/buildinfo/none\0",
+                    b"buildinfo\0\0",
+                ]);
+                let (at, buffer) = (random.place(), random.place());
+                let len = path.len() as u64 + u64::from(random.one_in(8));
+                return Case {
+                    number: 42,
+                    args: [random.below(4), at, len, buffer, random.below(9000)],
+                    memory: vec![(at, path.to_vec())],
+                };
             }
             _ => {}
         }
