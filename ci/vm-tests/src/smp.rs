@@ -25,6 +25,7 @@ pub fn rows() -> Vec<VmTest> {
             .dom0_cmdline("xt.seconds=60")
             .extra_time(180),
     ];
+    rows.extend(bring_up());
     for (name, level, cpus, cmdline, line) in [
         (
             "x2apic-physical",
@@ -64,4 +65,69 @@ pub fn rows() -> Vec<VmTest> {
         rows.push(row);
     }
     rows
+}
+
+/// What happens to CPUs that do not start as they should.
+fn bring_up() -> Vec<VmTest> {
+    use Level::{Full, Normal};
+    let see = |texts: &'static [&'static str]| texts.iter().map(|t| Step::See(t)).collect();
+    let row = |name: &str, level, cmdline, steps: Vec<Step>| {
+        let mut row = VmTest::new(format!("smp/start-{name}"), level)
+            .cpus(4)
+            .cmdline(cmdline)
+            .extra_time(60)
+            .devices(&["-smp", "4,cores=2,threads=2"]);
+        row.steps = steps;
+        row.needs_xen = true;
+        row
+    };
+    vec![
+        row(
+            "parked-siblings",
+            Normal,
+            "smt=off dom0_max_vcpus=2",
+            see(&["Brought up 2 CPUs", "Parked 2 siblings", READY]),
+        ),
+        row(
+            "serial",
+            Full,
+            "ap-bringup=serial,delays dom0_max_vcpus=4",
+            see(&["Brought up 4 CPUs", "one by one", READY]),
+        ),
+        row(
+            "missing-cpus",
+            Normal,
+            "ap-fault=2:hang,3:late dom0_max_vcpus=2",
+            see(&[
+                "The CPU with APIC ID 0x2 (ACPI UID 2) did not start within 5 s and is left out; last seen with its local APIC",
+                "smp::ap::main",
+                "The CPU with APIC ID 0x3 (ACPI UID 3) did not start within 5 s and is left out; last seen with virtualization",
+                "Brought up 2 CPUs",
+                READY,
+            ]),
+        ),
+        // Two CPUs panic at once while a third hangs with handlers and the boot CPU waits: one story, one restart.
+        row(
+            "panics",
+            Normal,
+            "ap-fault=1:panic,2:hang,3:panic",
+            see(&[
+                "(XEN) Panic on CPU",
+                "(starting): ap-fault=panic",
+                "Rebooting in 5 seconds",
+                "Resetting.",
+                "Presenting the interface",
+            ]),
+        ),
+        row(
+            "deaf-cpu",
+            Full,
+            "ap-fault=1:deaf dom0_max_vcpus=3",
+            see(&[
+                "last seen in long mode, before its trap handlers",
+                "Brought up 3 CPUs",
+                READY,
+            ]),
+        ),
+    ]
 }

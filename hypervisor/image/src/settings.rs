@@ -1,7 +1,7 @@
 //! The command line's choices, put into the terms of the hardware layer.
 
 use hv_core::options::{
-    ApBringup, Level, LogLevels, Options, Parity, Reboot, SerialSetup, Timestamps,
+    ApBringup, ApFault, Level, LogLevels, Options, Parity, Reboot, SerialSetup, Timestamps,
 };
 use hv_hw::log::levels::Threshold;
 use hv_hw::log::stamp::Stamps;
@@ -97,7 +97,19 @@ pub fn cpus(o: &Options) -> CpuOptions {
             max_cpus: o.maxcpus,
             no_smp: o.nosmp,
             serial: o.ap_bringup == ApBringup::Serial,
+            delays: o.ap_delays,
+            no_siblings: o.smt == Some(false),
+            faults: o.ap_fault.map(|f| f.map(|(id, what)| (id, fault(what)))),
         },
+    }
+}
+
+fn fault(f: ApFault) -> smp::ApFault {
+    match f {
+        ApFault::Deaf => smp::ApFault::Deaf,
+        ApFault::Hang => smp::ApFault::Hang,
+        ApFault::Panic => smp::ApFault::Panic,
+        ApFault::Late => smp::ApFault::Late,
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU32;
 use loom::thread;
+use x86_model::callin::{CallIn, Report, Stage, StopRequest};
 use x86_model::interrupt::cluster::{Clusters, Slot};
 use x86_model::regs::apic::x2apic_ldr;
 use x86_model::sync::Word;
@@ -114,5 +115,44 @@ fn whoever_reads_a_place_can_send_to_it() {
             assert_eq!(table.logical_id(p.slot, p.bit), Some(x2apic_ldr(18)));
         }
         cpu.join().unwrap();
+    });
+}
+
+#[test]
+fn a_report_and_the_deadline_agree() {
+    loom::model(|| {
+        let shared = Arc::new((CallIn::new(Cell::new(0), Cell::new(0)), Cell::new(0)));
+        let starting = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (call, result) = &*shared;
+                call.reach(Stage::Checks);
+                result.store(7, Ordering::Relaxed);
+                call.report(Report::Up)
+            })
+        };
+        let (call, result) = &*shared;
+        let closed = call.close();
+        let seen = result.load(Ordering::Relaxed);
+        // Both know the same, and an accepted report comes with everything that was written before it.
+        assert_eq!(starting.join().unwrap(), closed == Ok(Report::Up));
+        if closed.is_ok() {
+            assert_eq!(seen, 7);
+        }
+        assert_eq!(call.close().is_ok(), closed.is_ok());
+    });
+}
+
+#[test]
+fn a_cpu_without_handlers_is_stopped_by_exactly_one_side() {
+    loom::model(|| {
+        let stop = Arc::new(StopRequest::new(Cell::new(0)));
+        let starting = {
+            let stop = stop.clone();
+            thread::spawn(move || stop.traps_ready())
+        };
+        let nmi = stop.ask();
+        let by_itself = starting.join().unwrap();
+        assert_ne!(nmi, by_itself);
     });
 }

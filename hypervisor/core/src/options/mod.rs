@@ -65,6 +65,10 @@ pub struct Options {
     pub smt: Option<bool>,
     /// How application processors are started.
     pub ap_bringup: ApBringup,
+    /// With the pauses that old CPUs need between the messages that start them.
+    pub ap_delays: bool,
+    /// What goes wrong on purpose in the start of CPUs, by APIC ID.
+    pub ap_fault: [Option<(u32, ApFault)>; 4],
     /// Switch local APICs to x2APIC mode.
     pub x2apic: bool,
     /// Destination mode; `None` lets `x2apic_phys`, the firmware's wish and then the build's default decide, in
@@ -111,6 +115,8 @@ impl Default for Options {
             nosmp: false,
             smt: None,
             ap_bringup: ApBringup::Parallel,
+            ap_delays: false,
+            ap_fault: [None; 4],
             x2apic: true,
             x2apic_mode: None,
             x2apic_phys: None,

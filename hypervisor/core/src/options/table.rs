@@ -60,7 +60,8 @@ const BOOL: &str = "= <boolean>";
 #[rustfmt::skip]
 pub static OPTIONS: &[Spec] = &[
     set("acpi", "= <boolean> | force | ht | noirq | verbose", "How far ACPI is used.", acpi),
-    set("ap-bringup", "= parallel | serial", "Start application processors all at once or one by one.", ap_bringup),
+    set("ap-bringup", "= List of [ parallel | serial | delays ]", "Start application processors all at once or one by one.", ap_bringup),
+    set("ap-fault", "= List of [ <APIC ID>:<deaf | hang | panic | late> ]", "Make CPUs fail to start, for tests.", ap_fault),
     set("apic_verbosity", "= verbose | debug", "More messages about local APICs and IO-APICs.", apic_verbosity),
     set("com1", "= <serial>", "The first serial port.", |o, a| o.com1.parse(a.text()?)),
     set("com2", "= <serial>", "The second serial port.", |o, a| o.com2.parse(a.text()?)),
@@ -166,11 +167,37 @@ fn acpi(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
 }
 
 fn ap_bringup(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
-    o.ap_bringup = match arg.text()? {
-        "parallel" => ApBringup::Parallel,
-        "serial" => ApBringup::Serial,
-        other => return Err(not_one_of(other, "parallel, serial")),
-    };
+    list::each(arg.text()?, |item| {
+        match item.name {
+            "parallel" if item.on => o.ap_bringup = ApBringup::Parallel,
+            "serial" if item.on => o.ap_bringup = ApBringup::Serial,
+            "delays" => o.ap_delays = item.on,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })
+}
+
+fn ap_fault(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
+    let mut free = o.ap_fault.iter_mut().filter(|f| f.is_none());
+    for item in arg.text()?.split(',') {
+        let fault = item.split_once(':').and_then(|(id, what)| {
+            let what = match what {
+                "deaf" => ApFault::Deaf,
+                "hang" => ApFault::Hang,
+                "panic" => ApFault::Panic,
+                "late" => ApFault::Late,
+                _ => return None,
+            };
+            Some((id.parse().ok()?, what))
+        });
+        let (Some(fault), Some(slot)) = (fault, free.next()) else {
+            return Err(format!(
+                "{item:?} is not <APIC ID>:<deaf, hang, panic or late>, or there are more than four"
+            ));
+        };
+        *slot = Some(fault);
+    }
     Ok(())
 }
 

@@ -223,6 +223,17 @@ fn x2apic_options_are_kept_apart() {
 }
 
 #[test]
+fn faults_of_starting_cpus() {
+    let f = clean("ap-fault=2:hang,3:panic").ap_fault;
+    assert_eq!(
+        f[..3],
+        [Some((2, ApFault::Hang)), Some((3, ApFault::Panic)), None]
+    );
+    assert!(warning("ap-fault=2").contains("APIC ID"));
+    assert!(warning("ap-fault=1:deaf,2:late,3:late,4:late,5:late").contains("four"));
+}
+
+#[test]
 fn cpu_limits() {
     assert_eq!(clean("").cpu_limit(4), 4);
     assert_eq!(clean("nosmp").cpu_limit(4), 1);

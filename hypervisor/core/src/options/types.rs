@@ -328,6 +328,19 @@ pub enum ApBringup {
     Serial,
 }
 
+/// What a starting CPU does wrong on purpose, for tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApFault {
+    /// Hangs before it has trap handlers.
+    Deaf,
+    /// Hangs later.
+    Hang,
+    /// Panics.
+    Panic,
+    /// Reports when it was given up.
+    Late,
+}
+
 pub use x86_model::interrupt::mode::X2apicMode;
 
 /// Detail of messages.

@@ -9,7 +9,7 @@ use x86_model::interrupt::mode::Remapping;
 
 use super::apic::{ApicOptions, Surroundings, ioapic, legacy, vectors};
 use super::cpu::percpu::{self, PerCpu};
-use super::cpu::{features, stacks};
+use super::cpu::{features, nmi, stacks};
 use super::smp::SmpOptions;
 use super::time::References;
 use super::virt::{self, Backend};
@@ -63,7 +63,9 @@ pub fn bring_up(boot: &BootInfo, options: &CpuOptions) -> Result<Metal, &'static
         f.phys_bits
     );
     panic::set_hooks(panic::Hooks {
-        cpu: || percpu::this().id().0,
+        slot: || percpu::this().slot(),
+        name: |f| core::fmt::Display::fmt(&percpu::Name(percpu::this()), f),
+        stop_here: nmi::stop_here,
         stop_others: power::stop_others,
         delay_us: time::spin_us,
         end: power::end,

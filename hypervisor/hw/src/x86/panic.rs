@@ -14,8 +14,12 @@ use crate::machine::PowerAction;
 
 /// What the panic path needs of parts that come up later.
 pub struct Hooks {
-    /// Number of this CPU.
-    pub cpu: fn() -> u32,
+    /// A number that only this CPU has, also while it starts.
+    pub slot: fn() -> u32,
+    /// Writes this CPU's name.
+    pub name: fn(&mut fmt::Formatter<'_>) -> fmt::Result,
+    /// Marks this CPU as stopped, and stops it.
+    pub stop_here: fn() -> !,
     /// Stops all other CPUs, in bounded time.
     pub stop_others: fn(),
     /// Waits that many microseconds.
@@ -26,7 +30,7 @@ pub struct Hooks {
 
 static HOOKS: Once<Hooks> = Once::new();
 static NO_REBOOT: AtomicBool = AtomicBool::new(false);
-/// The CPU that panics, plus 1.
+/// The CPU that panics: its slot plus 1.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 /// How many panics that CPU is in.
 static DEPTH: AtomicU32 = AtomicU32::new(0);
@@ -50,13 +54,13 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     crate::error!("****************************************");
     match info.location() {
         Some(at) => crate::error!(
-            "Panic on CPU {}: {} ({}:{})",
-            cpu(),
+            "Panic on {}: {} ({}:{})",
+            Me,
             info.message(),
             at.file(),
             at.line()
         ),
-        None => crate::error!("Panic on CPU {}: {}", cpu(), info.message()),
+        None => crate::error!("Panic on {}: {}", Me, info.message()),
     }
     let frame: u64;
     // SAFETY: reads a register.
@@ -75,15 +79,23 @@ pub fn boot_error(message: fmt::Arguments<'_>) -> ! {
     end()
 }
 
-fn cpu() -> u32 {
-    HOOKS.get().map_or(0, |h| (h.cpu)())
+/// Shows this CPU.
+struct Me;
+
+impl fmt::Display for Me {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match HOOKS.get() {
+            Some(h) => (h.name)(f),
+            None => f.write_str("CPU 0"),
+        }
+    }
 }
 
 /// Makes this CPU the only one that runs and the log usable.
 fn begin() {
     // SAFETY: interrupts stay off from here to the end.
     unsafe { core::arch::asm!("cli", options(nomem, nostack)) };
-    let me = cpu() + 1;
+    let me = HOOKS.get().map_or(0, |h| (h.slot)()) + 1;
     match OWNER.compare_exchange(0, me, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
             if let Some(h) = HOOKS.get() {
@@ -92,7 +104,10 @@ fn begin() {
         }
         Err(owner) if owner == me => {}
         // Another CPU tells its story; its stop request reaches us here as well.
-        Err(_) => halt(),
+        Err(_) => match HOOKS.get() {
+            Some(h) => (h.stop_here)(),
+            None => halt(),
+        },
     }
     match DEPTH.fetch_add(1, Ordering::AcqRel) {
         0 => {}

@@ -56,8 +56,9 @@ impl Place {
 
 impl<const N: usize> Clusters<AtomicU32, N> {
     /// Without members.
-    pub const EMPTY: Self =
-        Self::new([const { Slot::new(AtomicU32::new(0), AtomicU32::new(0)) }; N]);
+    pub const fn empty() -> Self {
+        Self::new([const { Slot::new(AtomicU32::new(0), AtomicU32::new(0)) }; N])
+    }
 }
 
 impl<W: Word, const N: usize> Clusters<W, N> {
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_full_table_refuses_and_an_empty_id_is_nobody() {
-        let table = Clusters::<AtomicU32, 2>::EMPTY;
+        let table = Clusters::<AtomicU32, 2>::empty();
         assert!(table.is_empty());
         assert!(table.join(x2apic_ldr(0)).is_some());
         assert!(table.join(x2apic_ldr(16)).is_some());
@@ -143,7 +144,7 @@ mod tests {
         /// Any order of coming and going leaves exactly the CPUs that are up, one slot per cluster.
         #[test]
         fn joining_and_leaving_agrees_with_a_set(steps in proptest::collection::vec((any::<bool>(), 0u32..80), 0..200)) {
-            let table = Clusters::<AtomicU32, 8>::EMPTY;
+            let table = Clusters::<AtomicU32, 8>::empty();
             let mut up: BTreeMap<u32, Place> = BTreeMap::new();
             for (join, id) in steps {
                 if join {

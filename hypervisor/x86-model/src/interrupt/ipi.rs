@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn one_message_per_cluster_whatever_the_order() {
-        let table = Table::EMPTY;
+        let table = Table::empty();
         let all = cpus(&[40, 0, 17, 1, 16, 2], &table);
         let sent = messages(IpiAddressing::Cluster, &table, &all);
         let ids: Vec<u32> = sent.iter().map(|d| d.id).collect();
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn flat_is_one_cluster_of_eight() {
-        let table = Table::EMPTY;
+        let table = Table::empty();
         let all: Vec<Target> = (0..8)
             .map(|n| Target {
                 apic_id: n * 2,
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn device_interrupts_in_both_ways() {
-        let table = Table::EMPTY;
+        let table = Table::empty();
         let all = cpus(&[3, 5, 20], &table);
         let (physical, cluster) = (ExternalAddressing::Physical, ExternalAddressing::Cluster);
         assert_eq!(
@@ -246,7 +246,7 @@ mod tests {
             pick in any::<u64>(),
             gone in any::<prop::sample::Index>(),
         ) {
-            let table = Table::EMPTY;
+            let table = Table::empty();
             let all = cpus(&up, &table);
             let chosen: Vec<Target> = all.iter().copied().enumerate().filter(|(i, _)| pick >> (i % 64) & 1 != 0).map(|(_, t)| t).collect();
             let wanted: BTreeSet<u32> = chosen.iter().map(|t| t.apic_id).collect();

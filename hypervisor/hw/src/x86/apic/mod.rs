@@ -22,7 +22,7 @@ use super::cpu::percpu;
 use super::cpu::{features, msr as safe};
 use crate::{info, warn};
 pub(super) use send::{
-    join, leave, nmi_others, send, send_init, send_init_deassert, send_nmi, send_startup, settle,
+    join, leave, send, send_init, send_init_deassert, send_nmi, send_startup, settle,
 };
 pub use send::{send_many, send_others};
 
@@ -237,13 +237,13 @@ pub(super) fn unexpected(vector: u8) {
         write(reg::ESR, 0);
         let status = read(reg::ESR);
         warn!(
-            "CPU {}: local APIC error {status:#x}",
-            percpu::this().id().0
+            "{}: local APIC error {status:#x}",
+            percpu::Name(percpu::this())
         );
     } else {
         warn!(
-            "CPU {}: unexpected interrupt vector {vector:#x}",
-            percpu::this().id().0
+            "{}: unexpected interrupt vector {vector:#x}",
+            percpu::Name(percpu::this())
         );
     }
 }

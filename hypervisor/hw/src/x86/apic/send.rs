@@ -14,7 +14,7 @@ use super::super::cpu::percpu::{self, MAX_CPUS, PerCpu};
 use super::{X2APIC, driver, read, write};
 
 /// CPUs that can take logical messages. There cannot be more clusters than CPUs.
-static CLUSTERS: Clusters<AtomicU32, MAX_CPUS> = Clusters::<AtomicU32, MAX_CPUS>::EMPTY;
+static CLUSTERS: Clusters<AtomicU32, MAX_CPUS> = Clusters::<AtomicU32, MAX_CPUS>::empty();
 /// CPUs that the firmware's tables mention; 0 while CPUs come or go.
 static LISTED: AtomicU32 = AtomicU32::new(0);
 /// x2APIC: the ICR's writes must be fenced.
@@ -146,12 +146,6 @@ pub fn send_others(vector: u8) {
         let me = percpu::this().id();
         send_many(percpu::all().filter(move |c| c.id() != me), vector);
     }
-}
-
-/// Sends an NMI to every other CPU that is up.
-pub(in crate::x86) fn nmi_others() {
-    let me = percpu::this().id();
-    percpu::all().filter(|c| c.id() != me).for_each(send_nmi);
 }
 
 /// Sends an NMI to one CPU.

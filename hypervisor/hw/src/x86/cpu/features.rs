@@ -27,6 +27,8 @@ pub struct Features {
     pub hypervisor: bool,
     /// Page attribute table.
     pub pat: bool,
+    /// Memory type range registers.
+    pub mtrr: bool,
     /// Machine-check exception.
     pub mce: bool,
     /// Global pages.
@@ -107,6 +109,7 @@ fn detect() -> Features {
         invariant_tsc: bit(ext(0x8000_0007)[3], 8),
         hypervisor: bit(c1, 31),
         pat: bit(d1, 16),
+        mtrr: bit(d1, 12),
         mce: bit(d1, 7) && bit(d1, 14),
         pge: bit(d1, 13),
         xsave: bit(c1, 26),
@@ -117,6 +120,39 @@ fn detect() -> Features {
         svm: bit(ext1[2], 2),
         vmx: bit(c1, 5),
     }
+}
+
+/// The name of a feature that the boot CPU has and the calling one lacks.
+pub fn missing_here() -> Option<&'static str> {
+    let (boot, here) = (get(), detect());
+    [
+        ("x2APIC", boot.x2apic, here.x2apic),
+        ("a TSC-deadline timer", boot.tsc_deadline, here.tsc_deadline),
+        ("PAT", boot.pat, here.pat),
+        ("MTRRs", boot.mtrr, here.mtrr),
+        ("machine checks", boot.mce, here.mce),
+        ("global pages", boot.pge, here.pge),
+        ("XSAVE", boot.xsave, here.xsave),
+        ("SMEP", boot.smep, here.smep),
+        ("SMAP", boot.smap, here.smap),
+        ("UMIP", boot.umip, here.umip),
+        ("RDTSCP", boot.rdtscp, here.rdtscp),
+        ("AMD-V", boot.svm, here.svm),
+        ("VT-x", boot.vmx, here.vmx),
+        (
+            "as many address bits",
+            true,
+            here.phys_bits >= boot.phys_bits,
+        ),
+    ]
+    .into_iter()
+    .find_map(|(name, boot, here)| (boot && !here).then_some(name))
+}
+
+/// Bits of the APIC ID that number the threads of a core.
+pub fn thread_bits() -> u32 {
+    let leaf = |n: u32| asm::has_leaf(n).then(|| asm::cpuid(n, 0));
+    x86_model::siblings::thread_bits(leaf(0xb), leaf(0x8000_001e))
 }
 
 /// The APIC ID that this CPU had after reset, from CPUID: 32 bits where the topology leaf exists.

@@ -1,5 +1,6 @@
 //! What belongs to one CPU: its block, descriptor tables, trap entry, control registers.
 
+pub mod checks;
 pub mod features;
 pub mod gdt;
 pub mod idt;
@@ -25,12 +26,16 @@ pub fn early_init() {
     block.set_apic_id(features::initial_apic_id());
 }
 
-/// Makes `block` this CPU's block and loads its tables. Interrupts must be off.
+/// Makes `block` this CPU's block and loads its tables. Interrupts must be off. A CPU that was asked to stop before it had
+/// trap handlers stops here.
 pub(super) fn activate(block: &'static percpu::PerCpu) {
     gdt::load(block);
     // SAFETY: the block lives for ever and belongs to this CPU alone; nothing used the GS base before.
     unsafe { asm::wrmsr(reg::GS_BASE, core::ptr::from_ref(block) as u64) };
     idt::load();
+    if block.stop.traps_ready() {
+        nmi::stop_here()
+    }
     control_registers();
 }
 

@@ -5,10 +5,13 @@
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
+use core::fmt;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use alloc::boxed::Box;
+
+use x86_model::callin::StopRequest;
 
 use super::gdt::Descriptors;
 use crate::machine::CpuId;
@@ -22,12 +25,15 @@ const TRACE: usize = 16;
 /// "No deadline" in [`PerCpu::deadline`].
 pub const NO_DEADLINE: u64 = u64::MAX;
 
+/// The CPU number of a CPU that is not up.
+const NOT_UP: u32 = u32::MAX;
+
 /// One CPU's block.
 #[repr(C, align(64))]
 pub struct PerCpu {
     /// Its own address, so that `this()` is one load. Must stay first.
     this: AtomicPtr<PerCpu>,
-    /// CPU number.
+    /// CPU number; [`NOT_UP`] until it has one.
     id: AtomicU32,
     /// The vector that the interrupt stub recorded; 0 when none.
     vector: AtomicU32,
@@ -36,7 +42,7 @@ pub struct PerCpu {
     apic_id: AtomicU32,
     acpi_uid: AtomicU32,
     /// Set by a CPU that ends the machine, before its NMI.
-    pub(in crate::x86) stop: AtomicBool,
+    pub(in crate::x86) stop: StopRequest<AtomicU32>,
     /// Set when the request was obeyed.
     pub(in crate::x86) stopped: AtomicBool,
     /// Set by a CPU that wants to know where this one is, before its NMI; cleared when `trace` is filled.
@@ -80,17 +86,32 @@ static BOOT: PerCpu = PerCpu::new(0);
 static BLOCKS: [AtomicPtr<PerCpu>; MAX_CPUS] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
 static COUNT: AtomicU32 = AtomicU32::new(0);
+/// Blocks by slot, also of CPUs that are on their way, parked or left out.
+static KNOWN: [AtomicPtr<PerCpu>; MAX_CPUS] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
+
+/// Shows a CPU as "CPU 3", or "CPU with APIC ID 0x3 (starting)" if it has no number.
+pub struct Name<'a>(pub &'a PerCpu);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.id().0 {
+            NOT_UP => write!(f, "CPU with APIC ID {:#x} (starting)", self.0.apic_id()),
+            n => write!(f, "CPU {n}"),
+        }
+    }
+}
 
 impl PerCpu {
     const fn new(slot: u32) -> Self {
         PerCpu {
             this: AtomicPtr::new(core::ptr::null_mut()),
-            id: AtomicU32::new(0),
+            id: AtomicU32::new(NOT_UP),
             vector: AtomicU32::new(0),
             deadline: AtomicU64::new(NO_DEADLINE),
-            apic_id: AtomicU32::new(0),
-            acpi_uid: AtomicU32::new(0),
-            stop: AtomicBool::new(false),
+            apic_id: AtomicU32::new(NOT_UP),
+            acpi_uid: AtomicU32::new(NOT_UP),
+            stop: StopRequest::new(AtomicU32::new(0)),
             stopped: AtomicBool::new(false),
             trace_wanted: AtomicBool::new(false),
             trace: [const { AtomicU64::new(0) }; TRACE],
@@ -108,7 +129,7 @@ impl PerCpu {
         }
     }
 
-    /// CPU number.
+    /// CPU number. Of a CPU that is not up: a number that no CPU has.
     #[inline(always)]
     pub fn id(&self) -> CpuId {
         CpuId(self.id.load(Ordering::Relaxed))
@@ -177,9 +198,17 @@ pub(in crate::x86) fn allocate(slot: u32, apic_id: u32, acpi_uid: u32) -> &'stat
 }
 
 fn prepare(block: &'static PerCpu) {
-    block
-        .this
-        .store(core::ptr::from_ref(block).cast_mut(), Ordering::Relaxed);
+    let pointer = core::ptr::from_ref(block).cast_mut();
+    block.this.store(pointer, Ordering::Relaxed);
+    if let Some(known) = KNOWN.get(block.slot as usize) {
+        known.store(pointer, Ordering::Release);
+    }
+}
+
+/// Every CPU that has a block: those that are up, and those that are on their way, parked or left out.
+pub(in crate::x86) fn known() -> impl Iterator<Item = &'static PerCpu> + Clone {
+    // SAFETY: the table holds only pointers to blocks that live for ever.
+    (KNOWN.iter()).filter_map(|p| unsafe { p.load(Ordering::Acquire).as_ref() })
 }
 
 /// Adds a CPU to the table of CPUs that are up, under the next number. Only the boot CPU calls it, one at a time.

@@ -101,10 +101,10 @@ fn fatal(frame: &TrapFrame) -> ! {
             // The dump itself faulted: say the least possible, once more.
             crate::log::break_locks();
             error!(
-                "{} at {:#x} while reporting a fault on CPU {}; stopping",
+                "{} at {:#x} while reporting a fault on {}; stopping",
                 name(frame.vector),
                 frame.rip,
-                cpu.id().0
+                percpu::Name(cpu)
             );
             asm::stop()
         }
@@ -113,9 +113,9 @@ fn fatal(frame: &TrapFrame) -> ! {
     crate::log::break_locks();
     dump(frame);
     panic!(
-        "{} on CPU {} at {:#x}",
+        "{} on {} at {:#x}",
         name(frame.vector),
-        cpu.id().0,
+        percpu::Name(cpu),
         frame.rip
     )
 }
@@ -123,11 +123,11 @@ fn fatal(frame: &TrapFrame) -> ! {
 /// Prints all registers, the fault's cause and the calls that led there.
 pub fn dump(f: &TrapFrame) {
     error!(
-        "{} (vector {}, error code {:#x}) on CPU {}",
+        "{} (vector {}, error code {:#x}) on {}",
         name(f.vector),
         f.vector,
         f.error,
-        percpu::this().id().0
+        percpu::Name(percpu::this())
     );
     error!(
         "rip {:04x}:{:016x}  rflags {:016x}  rsp {:04x}:{:016x}",

@@ -47,7 +47,8 @@ static STEP: AtomicU32 = AtomicU32::new(0);
 /// Ends the machine. Never returns; falls through from the polite ways to the rude ones.
 pub fn end(action: PowerAction) -> ! {
     asm::cli();
-    let me = percpu::this().id().0;
+    // Not the CPU number: CPUs on their way up have none.
+    let me = percpu::this().slot();
     match OWNER.compare_exchange(NOBODY, me, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => stop_others(),
         // A step of ours panicked: carry on with the step after it.
@@ -80,32 +81,28 @@ fn next_step(n: u32) -> bool {
         .is_ok()
 }
 
-/// Stops every other CPU by NMI, waiting at most 100 ms. Also for the panic path.
+/// Stops every other CPU, waiting at most 100 ms: by NMI, or, if it has no trap handlers yet, by a note that it finds when
+/// it has. Also for the panic path.
 pub fn stop_others() {
     if !percpu::ready() {
         return;
     }
-    let me = percpu::this().id();
-    let others = || percpu::all().filter(move |c| c.id() != me);
-    if others().next().is_none() {
-        return;
-    }
+    let me = percpu::this().slot();
+    let others = || percpu::known().filter(move |c| c.slot() != me);
     for cpu in others() {
-        cpu.stop.store(true, Ordering::Release);
+        if cpu.stop.ask() {
+            apic::send_nmi(cpu);
+        }
     }
-    apic::nmi_others();
+    let running = |c: &&percpu::PerCpu| c.stop.takes_nmi() && !c.stopped.load(Ordering::Acquire);
     for _ in 0..1000 {
-        if others().all(|c| c.stopped.load(Ordering::Acquire)) {
+        if !others().any(|c| running(&c)) {
             return;
         }
         spin_us(100);
     }
-    for cpu in others().filter(|c| !c.stopped.load(Ordering::Acquire)) {
-        warn!(
-            "CPU {} (APIC ID {:#x}) did not stop",
-            cpu.id().0,
-            cpu.apic_id()
-        );
+    for cpu in others().filter(running) {
+        warn!("{} did not stop", percpu::Name(cpu));
     }
 }
 

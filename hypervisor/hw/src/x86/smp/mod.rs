@@ -1,20 +1,26 @@
 //! Start of the other CPUs, all at once.
 //!
-//! The boot CPU makes a record (block, stack) for each, then sends INIT and start-up messages to all. Each CPU finds its
-//! record by APIC ID and reports there. Afterwards all sleep until [`enter`] sends them into the core. A CPU that does
-//! not report in time is named and left out; if it comes later, it finds itself abandoned and halts.
+//! The boot CPU sends INIT to all, makes a record (block, stack) for each while they reset, then sends the start-up message
+//! to all. Each CPU finds its record by APIC ID, checks itself and reports there ([`ap`]); nothing is shared on the way.
+//! Afterwards all sleep until [`enter`] sends them into the core, or for ever if they are parked. A CPU that does not report
+//! in time is named with the last stage it reached, and left out; if it comes later, it finds itself given up and halts.
 
+mod ap;
 mod trampoline;
+mod tsc;
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use x86_model::acpi::CpuEntry;
+use x86_model::callin::{CallIn, Report};
+use x86_model::siblings;
 
+use super::cpu::checks::{self, Differences};
 use super::cpu::percpu::{self, MAX_CPUS, PerCpu};
-use super::cpu::{self, features, nmi, stacks};
+use super::cpu::{features, nmi, stacks};
 use super::paging::{self, StackKind};
 use super::{acpi, apic, asm, boot, time};
 use crate::machine::CpuId;
@@ -24,6 +30,21 @@ use crate::{error, info, warn};
 const TIMEOUT_NS: u64 = 5_000_000_000;
 /// When the start-up message is repeated to those that did not report yet.
 const REPEAT_NS: u64 = 20_000_000;
+/// INIT to start-up message, for CPUs that need a pause (MultiProcessor Specification 1.4, B.4).
+const INIT_NS: u64 = 10_000_000;
+
+/// What a CPU does wrong, on purpose: for tests of what happens then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApFault {
+    /// Hangs before it has trap handlers.
+    Deaf,
+    /// Hangs later.
+    Hang,
+    /// Panics.
+    Panic,
+    /// Reports when it was given up.
+    Late,
+}
 
 /// Which CPUs to start, and how.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,26 +55,33 @@ pub struct SmpOptions {
     pub no_smp: bool,
     /// `ap-bringup=serial`: one CPU after the other, for comparison.
     pub serial: bool,
+    /// `ap-bringup=delays`: with the pauses of the original protocol, whatever the CPU.
+    pub delays: bool,
+    /// `smt=off`: siblings are parked.
+    pub no_siblings: bool,
+    /// `ap-fault=`: APIC IDs and what goes wrong there.
+    pub faults: [Option<(u32, ApFault)>; 4],
 }
 
 /// What a starting CPU needs, and its report. Its lay-out is known to the trampoline.
 #[repr(C)]
 struct Record {
     apic_id: u32,
-    state: AtomicU32,
+    /// Sleeps for ever once it is ready.
+    park: bool,
+    fault: Option<ApFault>,
     stack_top: u64,
     block: &'static PerCpu,
+    call: CallIn<AtomicU32>,
+    differences: spin::Once<Differences>,
+    why: spin::Once<ap::Broken>,
 }
 
-const WAITING: u32 = 0;
-const ARRIVED: u32 = 1;
-const ABANDONED: u32 = 2;
-const BROKEN: u32 = 3;
-
-/// Where sleeping CPUs go; null while they sleep.
-static ENTRY: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
-static LAST_TSC: AtomicU64 = AtomicU64::new(0);
-static WORST_WARP: AtomicU64 = AtomicU64::new(0);
+/// A CPU to start.
+struct Wanted {
+    cpu: CpuEntry,
+    park: bool,
+}
 
 /// Starts the other CPUs and leaves them asleep. Returns the number of CPUs that are up. Boot CPU, once, after
 /// [`super::bring_up`].
@@ -63,7 +91,13 @@ pub fn start_aps(options: &SmpOptions) -> u32 {
     if wanted.is_empty() {
         return percpu::count();
     }
-    let Some(records) = records(&wanted) else {
+    checks::take_reference();
+    let mut init_at = None;
+    if !options.serial {
+        wanted.iter().for_each(|w| apic::send_init(w.cpu.apic_id));
+        init_at = Some(time::now_ns());
+    }
+    let Some(records) = records(&wanted, options) else {
         return percpu::count();
     };
     let page = trampoline::install(
@@ -73,13 +107,13 @@ pub fn start_aps(options: &SmpOptions) -> u32 {
         records,
     );
     let group = if options.serial { 1 } else { records.len() };
+    let delays = options.delays || needs_delays();
     for group in records.chunks(group) {
-        start_group(group, page);
+        start_group(group, page, init_at, delays);
     }
-    for record in records {
-        settle(record);
-    }
-    judge_tsc();
+    let parked = records.iter().filter(|r| settle(r)).count();
+    tell_differences(records);
+    tsc::judge();
     apic::settle(acpi::madt().map_or(0, |m| m.mentioned()));
     let us = (time::now_ns() - start) / 1000;
     let up = percpu::count();
@@ -89,27 +123,42 @@ pub fn start_aps(options: &SmpOptions) -> u32 {
         us % 1000,
         if options.serial { ", one by one" } else { "" }
     );
+    if parked != 0 {
+        info!("Parked {parked} siblings (smt=off)");
+    }
     up
 }
 
 /// The CPUs to start, after the limits.
-fn select(options: &SmpOptions) -> Vec<CpuEntry> {
+fn select(options: &SmpOptions) -> Vec<Wanted> {
     let Some(madt) = acpi::madt() else {
         return Vec::new();
     };
     let boot_id = percpu::this().apic_id();
-    let others = madt.cpus.iter().filter(|c| c.apic_id != boot_id);
-    let offered = others.clone().count();
     let limit = match (options.no_smp, options.max_cpus) {
         (true, _) => 1,
         (false, Some(n)) if n > 0 => n as usize,
         _ => MAX_CPUS,
     }
     .min(MAX_CPUS);
-    if offered + 1 > limit {
+    let threads = features::thread_bits();
+    let mut wanted = Vec::new();
+    let (mut used, mut offered) = (1, 1);
+    for cpu in madt.cpus.iter().filter(|c| c.apic_id != boot_id) {
+        let ids = madt.cpus.iter().map(|c| c.apic_id);
+        let park = options.no_siblings && siblings::is_sibling(cpu.apic_id, boot_id, ids, threads);
+        offered += usize::from(!park);
+        used += usize::from(!park);
+        let fits = wanted.len() + 1 < MAX_CPUS && !options.no_smp;
+        if used > limit {
+            used = limit;
+        } else if fits {
+            wanted.push(Wanted { cpu: *cpu, park });
+        }
+    }
+    if offered > limit {
         info!(
-            "{limit} of {} CPUs are used ({})",
-            offered + 1,
+            "{limit} of {offered} CPUs are used ({})",
             if options.no_smp {
                 "nosmp"
             } else if limit == MAX_CPUS {
@@ -119,43 +168,48 @@ fn select(options: &SmpOptions) -> Vec<CpuEntry> {
             }
         );
     }
-    others.take(limit - 1).copied().collect()
+    wanted
 }
 
-fn records(wanted: &[CpuEntry]) -> Option<&'static [Record]> {
+fn records(wanted: &[Wanted], options: &SmpOptions) -> Option<&'static [Record]> {
     let mut records: Vec<Record> = Vec::new();
-    for (slot, entry) in (1u32..).zip(wanted) {
-        let block = percpu::allocate(slot, entry.apic_id, entry.uid);
+    for (slot, Wanted { cpu, park }) in (1u32..).zip(wanted) {
+        let block = percpu::allocate(slot, cpu.apic_id, cpu.uid);
         let stack = paging::new_stack(slot, StackKind::Main);
         let (Some(stack), true) = (stack, stacks::give_guarded(block, slot)) else {
             error!(
                 "No memory for the stacks of CPUs from APIC ID {:#x} on",
-                entry.apic_id
+                cpu.apic_id
             );
             break;
         };
+        let faults = options.faults.iter().flatten();
         records.push(Record {
-            apic_id: entry.apic_id,
-            state: AtomicU32::new(WAITING),
+            apic_id: cpu.apic_id,
+            park: *park,
+            fault: faults.copied().find(|f| f.0 == cpu.apic_id).map(|f| f.1),
             stack_top: stack as u64,
             block,
+            call: CallIn::new(AtomicU32::new(0), AtomicU32::new(0)),
+            differences: spin::Once::new(),
+            why: spin::Once::new(),
         });
     }
     (!records.is_empty()).then(|| &*Box::leak(records.into_boxed_slice()))
 }
 
-/// INIT and start-up messages to a group, then waits until all have reported or the time is over.
-fn start_group(group: &[Record], page: u8) {
-    let waiting = || {
-        group
-            .iter()
-            .filter(|r| r.state.load(Ordering::Acquire) == WAITING)
-    };
-    for record in group {
-        apic::send_init(record.apic_id);
-    }
-    if needs_delays() {
-        time::spin_us(10_000);
+/// INIT, if it was not sent at `init_at`, and start-up messages to a group; then waits until all have reported or the time
+/// is over.
+fn start_group(group: &[Record], page: u8, init_at: Option<u64>, delays: bool) {
+    let waiting = || group.iter().filter(|r| r.call.is_waiting());
+    let init_at = init_at.unwrap_or_else(|| {
+        group.iter().for_each(|r| apic::send_init(r.apic_id));
+        time::now_ns()
+    });
+    if delays {
+        while time::now_ns() - init_at < INIT_NS {
+            asm::pause();
+        }
         for record in group {
             apic::send_init_deassert(record.apic_id);
         }
@@ -164,7 +218,7 @@ fn start_group(group: &[Record], page: u8) {
         apic::send_startup(record.apic_id, page);
     }
     let start = time::now_ns();
-    let mut repeat_at = if needs_delays() { 200_000 } else { REPEAT_NS };
+    let mut repeat_at = if delays { 200_000 } else { REPEAT_NS };
     // Hundreds of CPUs of an emulator take longer than one sick CPU deserves: each arrival extends the time.
     let (mut missing, mut last_arrival) = (group.len(), 0);
     while missing > 0 {
@@ -183,13 +237,12 @@ fn start_group(group: &[Record], page: u8) {
             }
             repeat_at = repeat_at.max(REPEAT_NS) * 4;
         }
-        watch_tsc();
+        tsc::watch();
         asm::pause();
     }
 }
 
-/// The waits of the original protocol (MultiProcessor Specification 1.4, B.4) are for CPUs with external APICs and their
-/// direct successors.
+/// The waits of the original protocol are for CPUs with external APICs and their direct successors.
 fn needs_delays() -> bool {
     let f = features::get();
     match &f.vendor {
@@ -199,21 +252,24 @@ fn needs_delays() -> bool {
     }
 }
 
-/// Takes a CPU that reported into the machine, or names it and leaves it out.
-fn settle(record: &'static Record) {
-    let state = record
-        .state
-        .compare_exchange(WAITING, ABANDONED, Ordering::AcqRel, Ordering::Acquire)
-        .unwrap_or_else(|now| now);
-    match state {
-        ARRIVED => {
+/// Takes a CPU that reported into the machine, or names it and leaves it out. True if it is parked.
+fn settle(record: &'static Record) -> bool {
+    match record.call.close() {
+        Ok(Report::Up) => {
             // The selection is no longer than the table.
             let _ = percpu::publish(record.block);
         }
-        BROKEN => warn!("The CPU with APIC ID {:#x} is left out", record.apic_id),
-        _ => {
+        Ok(Report::Parked) => return true,
+        Ok(Report::Broken) => match record.why.get() {
+            Some(why) => warn!(
+                "The CPU with APIC ID {:#x} is left out: {why}",
+                record.apic_id
+            ),
+            None => warn!("The CPU with APIC ID {:#x} is left out", record.apic_id),
+        },
+        Err(stage) => {
             warn!(
-                "The CPU with APIC ID {:#x} (ACPI UID {}) did not start within {} s and is left out; where it is:",
+                "The CPU with APIC ID {:#x} (ACPI UID {}) did not start within {} s and is left out; last seen {stage}",
                 record.apic_id,
                 record.block.acpi_uid(),
                 TIMEOUT_NS / 1_000_000_000
@@ -221,82 +277,40 @@ fn settle(record: &'static Record) {
             nmi::show(record.block);
         }
     }
+    false
 }
 
-/// First Rust code of another CPU, on its own stack.
-extern "sysv64" fn ap_main(record: &'static Record) -> ! {
-    cpu::activate(record.block);
-    apic::enable();
-    apic::join();
-    time::init_cpu_timer();
-    let broken = if apic::hardware_id() != record.apic_id {
-        error!(
-            "The CPU with APIC ID {:#x} calls itself {:#x}",
-            record.apic_id,
-            apic::hardware_id()
+/// One line for each kind of difference from the boot CPU.
+fn tell_differences(records: &[Record]) {
+    let found = || (records.iter()).filter_map(|r| Some((r, r.differences.get()?)));
+    let microcode = || found().filter_map(|(r, d)| Some((r, d.microcode?)));
+    if let Some((r, (boot, here))) = microcode().next() {
+        warn!(
+            "{} CPUs have another microcode revision than the boot CPU's {boot:#x}; the one with APIC ID {:#x} has {here:#x}. \
+             Update the firmware",
+            microcode().count(),
+            r.apic_id
         );
-        true
-    } else if let Err(why) = super::bring_up::enable_virtualization() {
-        error!("The CPU with APIC ID {:#x}: {why}", record.apic_id);
-        true
-    } else {
-        false
-    };
-    for _ in 0..TSC_ROUNDS {
-        watch_tsc();
     }
-    let report = if broken { BROKEN } else { ARRIVED };
-    let known = record
-        .state
-        .compare_exchange(WAITING, report, Ordering::AcqRel, Ordering::Acquire)
-        .is_ok();
-    if !known || broken {
-        apic::leave(record.block);
-        asm::stop();
+    let types = || found().filter_map(|(r, d)| Some((r, d.memory_type?, d.memory_type_left)));
+    if let Some((r, (msr, _, had), _)) = types().next() {
+        info!(
+            "{} CPUs were given the boot CPU's memory types (APIC ID {:#x} had {had:#x} in MSR {msr:#x})",
+            types().count(),
+            r.apic_id
+        );
     }
-    let entry = sleep();
-    entry(percpu::this().id())
-}
-
-/// Sleeps until [`enter`] says where to go; it kicks after that, so no wake-up is lost. That kick stays for the core to
-/// take, since it may stand for one that the core sent as well.
-fn sleep() -> fn(CpuId) -> ! {
-    loop {
-        let entry = ENTRY.load(Ordering::Acquire);
-        if !entry.is_null() {
-            // SAFETY: `enter` stored this function pointer, and nothing else is ever stored.
-            return unsafe { core::mem::transmute::<*mut (), fn(CpuId) -> !>(entry) };
-        }
-        asm::halt_for_interrupt();
-        if ENTRY.load(Ordering::Acquire).is_null() && percpu::this().take_vector().is_some() {
-            apic::eoi();
-        }
+    if let Some((r, (msr, boot, here))) = types().find_map(|(r, _, left)| Some((r, left?))) {
+        warn!(
+            "The CPU with APIC ID {:#x} has other memory types than the boot CPU (MSR {msr:#x}: {here:#x}, not {boot:#x}) and \
+             keeps them: memory may be corrupted",
+            r.apic_id
+        );
     }
 }
 
 /// Lets the other CPUs go on into `entry`. Boot CPU, once.
 pub fn enter(entry: fn(CpuId) -> !) {
-    ENTRY.store(entry as *mut (), Ordering::Release);
+    ap::ENTRY.store(entry as *mut (), Ordering::Release);
     apic::send_others(apic::vectors::KICK);
-}
-
-/// Comparisons that each starting CPU makes, while the boot CPU makes its own.
-const TSC_ROUNDS: u32 = 100;
-
-/// Compares this CPU's TSC with the largest value that any CPU has read before: it must not be less.
-fn watch_tsc() {
-    let last = LAST_TSC.load(Ordering::Acquire);
-    let now = asm::rdtsc_ordered();
-    if now < last {
-        WORST_WARP.fetch_max(last - now, Ordering::AcqRel);
-    }
-    LAST_TSC.fetch_max(now, Ordering::AcqRel);
-}
-
-fn judge_tsc() {
-    let warp = WORST_WARP.load(Ordering::Acquire);
-    if warp != 0 {
-        time::mark_unreliable();
-        warn!("The CPUs' TSCs disagree by at least {warp} cycles: time may go backwards");
-    }
 }

@@ -9,6 +9,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use x86_model::Hpa;
+use x86_model::callin::{self, Stage};
 use x86_model::regs::{cr, msr};
 
 use super::Record;
@@ -98,6 +99,7 @@ global_asm!(
     "dec ecx",
     "jmp 4b",
     "5:",
+    "mov dword ptr [rdi + {stage_offset}], {stage}",
     "mov rsp, [rdi + {stack_offset}]",
     "xor ebp, ebp",
     "call {main}",
@@ -114,9 +116,11 @@ global_asm!(
     x2apic = const msr::APIC_BASE_X2APIC,
     x2apic_id = const msr::X2APIC_FIRST + 2,
     id_offset = const offset_of!(Record, apic_id),
+    stage_offset = const offset_of!(Record, call) + callin::STAGE_OFFSET,
+    stage = const Stage::LongMode as u32,
     stack_offset = const offset_of!(Record, stack_top),
     record = const size_of::<Record>(),
-    main = sym super::ap_main,
+    main = sym super::ap::main,
 );
 
 unsafe extern "C" {
