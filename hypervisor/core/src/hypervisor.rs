@@ -14,6 +14,7 @@ use hv_hw::{Hw, Machine};
 use xen_abi::DomId;
 
 use crate::domain::Domain;
+use crate::heartbeat::Heartbeat;
 use crate::irq::IrqMap;
 use crate::sched::Scheduler;
 use crate::vcpu::info::ClockSnapshot;
@@ -61,6 +62,8 @@ pub struct Hypervisor {
     pub irqs: IrqMap,
     /// Per-pCPU shared state.
     pub pcpus: Box<[Pcpu]>,
+    /// The watchdog over pCPUs.
+    pub heartbeat: Heartbeat,
     /// What to do when dom0 ends in a way that calls for a reboot.
     pub noreboot: bool,
     domains: SpinLock<Vec<Arc<Domain>>, { rank::DOMAIN_LIST }>,
@@ -81,7 +84,7 @@ pub struct Wallclock {
 }
 
 impl Hypervisor {
-    /// A system without domains on `hw`.
+    /// A system without domains on `hw`, without a watchdog.
     pub fn new(hw: Hw, identity: Identity, sched: Scheduler, noreboot: bool) -> Self {
         let cpus = hw.cpu_count();
         let (secs, nsecs) = hw.wallclock();
@@ -92,6 +95,7 @@ impl Hypervisor {
             sched,
             irqs: IrqMap::new(),
             pcpus: (0..cpus).map(|_| Pcpu::default()).collect(),
+            heartbeat: Heartbeat::new(cpus, 0),
             noreboot,
             domains: SpinLock::new(Vec::new()),
             scale,

@@ -10,6 +10,7 @@ pub mod domain;
 pub mod evtchn;
 pub mod grant;
 pub mod guest;
+pub mod heartbeat;
 pub mod hvm;
 pub mod hypercall;
 pub mod hypervisor;
