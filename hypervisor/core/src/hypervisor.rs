@@ -13,6 +13,7 @@ use hv_hw::sync::{SpinLock, rank};
 use hv_hw::{Hw, Machine};
 use xen_abi::DomId;
 
+use crate::console::input::{Input, Switch};
 use crate::domain::Domain;
 use crate::heartbeat::Heartbeat;
 use crate::irq::IrqMap;
@@ -70,6 +71,7 @@ pub struct Hypervisor {
     scale: (u32, i8),
     wall_offset: SpinLock<Wallclock, { rank::DEVICE }>,
     console_owner: AtomicU32,
+    pub(crate) input: SpinLock<Input, { rank::DEVICE }>,
     /// The earliest deadline of a domain's watchdog.
     pub(crate) watchdog_at: AtomicU64,
 }
@@ -101,6 +103,7 @@ impl Hypervisor {
             scale,
             wall_offset: SpinLock::new(Wallclock { secs, nsecs }),
             console_owner: AtomicU32::new(0),
+            input: SpinLock::new(Input::new(Switch::default())),
             watchdog_at: AtomicU64::new(NEVER),
         }
     }

@@ -5,6 +5,7 @@
 
 extern crate alloc;
 
+pub mod console;
 pub mod dom0;
 pub mod domain;
 pub mod evtchn;

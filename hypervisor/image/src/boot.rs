@@ -68,6 +68,7 @@ extern "C" fn xenolith_main(magic: u32, info: u32) -> ! {
     }
     free_modules(info);
     info!("{} MiB free for guests", frames::free_frames() >> 8);
+    hv.start_input(options.conswitch);
     settings::limit_log(&options);
     if !options.vga.keep {
         hv_hw::log::release_display();
