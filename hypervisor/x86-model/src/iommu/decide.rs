@@ -13,6 +13,8 @@ use crate::interrupt::mode::Remapping;
 pub struct Facts {
     /// `iommu=`: units are used.
     pub units: bool,
+    /// The build has the driver for this kind of unit.
+    pub built: bool,
     /// `iommu=intremap`.
     pub intremap: bool,
     /// `iommu=qinval` (Intel).
@@ -30,6 +32,8 @@ pub struct Facts {
 pub enum NotUsed {
     /// `iommu=off`.
     Disabled,
+    /// The build's configuration.
+    NotBuilt,
     /// `iommu=no-intremap`.
     NoIntremap,
     /// `iommu=no-qinval`; remapping needs the queue.
@@ -54,6 +58,9 @@ impl fmt::Display for NotUsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled => f.write_str("iommu=off"),
+            Self::NotBuilt => f.write_str(
+                "the build has no driver for these units (CONFIG_INTEL_IOMMU, CONFIG_AMD_IOMMU)",
+            ),
             Self::NoIntremap => f.write_str("iommu=no-intremap"),
             Self::NoQinval => f.write_str("iommu=no-qinval, and it needs queued invalidation"),
             Self::NoUnits => f.write_str("the firmware's table has no usable unit"),
@@ -74,9 +81,18 @@ impl fmt::Display for NotUsed {
 }
 
 impl Facts {
-    fn common(&self) -> Result<(), NotUsed> {
+    /// Whether the units may be looked at, at all.
+    pub fn look(&self) -> Result<(), NotUsed> {
         match self {
             Self { units: false, .. } => Err(NotUsed::Disabled),
+            Self { built: false, .. } => Err(NotUsed::NotBuilt),
+            _ => Ok(()),
+        }
+    }
+
+    fn common(&self) -> Result<(), NotUsed> {
+        self.look()?;
+        match self {
             Self {
                 intremap: false, ..
             } => Err(NotUsed::NoIntremap),
@@ -159,6 +175,7 @@ mod tests {
 
     const ALL: Facts = Facts {
         units: true,
+        built: true,
         intremap: true,
         qinval: true,
         wide_exchange: true,
@@ -172,7 +189,7 @@ mod tests {
     #[test]
     fn every_combination_for_vtd() {
         let mut remapped = 0;
-        for bits in 0..1u32 << 7 {
+        for bits in 0..1u32 << 8 {
             let bit = |n: u32| bits >> n & 1 != 0;
             let facts = Facts {
                 units: bit(0),
@@ -181,13 +198,14 @@ mod tests {
                 wide_exchange: bit(3),
                 x2apic: bit(4),
                 stray_ioapic: bit(5).then_some(9),
+                built: bit(7),
             };
             for ability in 0..8u64 {
                 // Queue, remapping, extended.
                 let unit = ExtCap((ability & 1) << 1 | (ability & 6) << 2);
                 for list in [&[unit][..], &[GOOD, unit], &[]] {
                     let able = ability & 3 == 3 && (ability == 7 || !facts.x2apic);
-                    let rest = bit(0) && bit(1) && bit(2) && bit(3) && !bit(5) && bit(6);
+                    let rest = bit(0) && bit(1) && bit(2) && bit(3) && !bit(5) && bit(6) && bit(7);
                     let wanted = rest && able && !list.is_empty();
                     let got = vtd(&facts, bit(6), list);
                     assert_eq!(
@@ -256,6 +274,10 @@ mod tests {
                 ..ALL
             },
             Facts {
+                built: false,
+                ..ALL
+            },
+            Facts {
                 intremap: false,
                 ..ALL
             },
@@ -274,6 +296,7 @@ mod tests {
             refused,
             [
                 NotUsed::Disabled,
+                NotUsed::NotBuilt,
                 NotUsed::NoIntremap,
                 NotUsed::NoWideExchange,
                 NotUsed::StrayIoApic(1)

@@ -5,8 +5,11 @@
 pub mod amd;
 pub mod decide;
 pub mod reporter;
+pub mod requester;
 pub mod slots;
 pub mod vtd;
+
+pub use requester::Requester;
 
 /// Where a remapped interrupt goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -116,6 +116,10 @@ pub mod io {
     pub const SELECT: usize = 0;
     /// Offset of the data window.
     pub const WINDOW: usize = 0x10;
+    /// Offset of the end-of-interrupt register, which takes a vector.
+    pub const EOI: usize = 0x40;
+    /// First version that has it.
+    pub const VERSION_WITH_EOI: u8 = 0x20;
 }
 
 /// Redirection entry: masked.

@@ -41,6 +41,8 @@ pub const ENABLE: u64 = 1 << 0;
 pub const EVENT_LOG: u64 = 1 << 2;
 /// Control: interrupt when an event is logged.
 pub const EVENT_INTERRUPT: u64 = 1 << 3;
+/// Control: the unit sees the CPUs' caches when it reads the device table.
+pub const COHERENT: u64 = 1 << 10;
 /// Control: command buffer.
 pub const COMMANDS: u64 = 1 << 12;
 /// Control: 128-bit interrupt-remapping entries.
@@ -57,10 +59,10 @@ pub const EVENT_RUNNING: u64 = 1 << 3;
 /// Status: commands are being fetched.
 pub const COMMANDS_RUNNING: u64 = 1 << 4;
 
-/// Control bits that the firmware's block asks for, from its flags: HT tunnel, PassPW, ResPassPW, isochronous, coherent.
+/// Control bits that the firmware's block asks for, from its flags: HT tunnel, PassPW, ResPassPW, isochronous.
 pub const fn control_from_flags(flags: u8) -> u64 {
     let f = flags as u64;
-    (f & 1) << 1 | (f >> 1 & 1) << 8 | (f >> 2 & 1) << 9 | (f >> 3 & 1) << 11 | (f >> 5 & 1) << 10
+    (f & 1) << 1 | (f >> 1 & 1) << 8 | (f >> 2 & 1) << 9 | (f >> 3 & 1) << 11
 }
 
 /// Extended feature register.
@@ -118,8 +120,7 @@ mod tests {
         assert_eq!(device_table_base(0x20_0000, 2 << 20), 0x20_01ff);
         assert_eq!((ring_next(0), ring_next(4080)), (16, 0));
         assert_eq!(control_from_flags(0), 0);
-        assert_eq!(control_from_flags(0xff), 0b1111_0000_0010);
-        assert_eq!(control_from_flags(1 << 5), 1 << 10);
+        assert_eq!(control_from_flags(0xff), 0b1011_0000_0010);
     }
 
     #[test]

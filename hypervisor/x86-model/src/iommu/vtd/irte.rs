@@ -1,51 +1,24 @@
 //! Interrupt-remapping table entries in the remapped format (9.10), and the messages that name them (5.1).
 
-use crate::iommu::{RemappedMessage, Target};
+use crate::iommu::{RemappedMessage, Requester, Target};
 
 /// An entry as two 64-bit words, low first. All zero is "not present".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Irte(pub [u64; 2]);
 
-/// Whose requests an entry accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// This requester id (bus, device, function) only.
-    Exact(u16),
-    /// All functions of this requester's device (the lowest three bits are not compared): HPET blocks.
-    Device(u16),
-    /// All requesters on these buses: behind a bridge that may replace the id.
-    Buses {
-        /// First bus.
-        first: u8,
-        /// Last bus.
-        last: u8,
-    },
-}
-
-impl Source {
-    /// Bits 83:64 of the entry.
-    const fn bits(self) -> u64 {
-        match self {
-            Source::Exact(id) => id as u64 | 1 << 18,
-            Source::Device(id) => id as u64 | 3 << 16 | 1 << 18,
-            Source::Buses { first, last } => (first as u64) << 8 | last as u64 | 2 << 18,
-        }
-    }
-
-    /// Whether a request with this id is accepted.
-    pub const fn accepts(self, id: u16) -> bool {
-        match self {
-            Source::Exact(own) => own == id,
-            Source::Device(own) => own & !7 == id & !7,
-            Source::Buses { first, last } => first as u16 <= id >> 8 && id >> 8 <= last as u16,
-        }
+/// Bits 83:64: whose requests the entry accepts.
+const fn source_bits(requester: Requester) -> u64 {
+    match requester {
+        Requester::Exact(id) => id as u64 | 1 << 18,
+        Requester::Device(id) => id as u64 | 3 << 16 | 1 << 18,
+        Requester::Buses { first, last } => (first as u64) << 8 | last as u64 | 2 << 18,
     }
 }
 
 impl Irte {
     /// A present entry. With `extended` the destination has 32 bits; else it must fit in 8, and `None` means that it does
     /// not.
-    pub fn new(target: &Target, source: Source, extended: bool) -> Option<Self> {
+    pub fn new(target: &Target, requester: Requester, extended: bool) -> Option<Self> {
         let dest = match (extended, target.dest) {
             (true, id) => id,
             (false, id @ 0..=0xff) => id << 8,
@@ -59,7 +32,7 @@ impl Irte {
             | u64::from(target.lowest) << 5
             | u64::from(target.vector) << 16
             | u64::from(dest) << 32;
-        Some(Irte([low, source.bits()]))
+        Some(Irte([low, source_bits(requester)]))
     }
 
     /// Whether the unit uses the entry.
@@ -148,7 +121,7 @@ mod tests {
 
     #[test]
     fn entry_fields_stand_where_the_manual_has_them() {
-        let e = Irte::new(&TARGET, Source::Exact(0x00fa), true).unwrap();
+        let e = Irte::new(&TARGET, Requester::Exact(0x00fa), true).unwrap();
         assert_eq!(e.0, [0x0102_0304_0031_0001, 0x0004_00fa]);
         let e = Irte::new(
             &Target {
@@ -158,14 +131,16 @@ mod tests {
                 level: true,
                 ..TARGET
             },
-            Source::Buses { first: 3, last: 5 },
+            Requester::Buses { first: 3, last: 5 },
             true,
         )
         .unwrap();
         // P, DM, RH, TM, DLM = 1.
         assert_eq!(e.0, [0x0003_000f_0031_003d, 0x0008_0305]);
         assert_eq!(
-            Irte::new(&TARGET, Source::Device(0xf0f8), true).unwrap().0[1],
+            Irte::new(&TARGET, Requester::Device(0xf0f8), true)
+                .unwrap()
+                .0[1],
             0x0007_f0f8
         );
     }
@@ -176,10 +151,10 @@ mod tests {
             dest: 0xfe,
             ..TARGET
         };
-        let e = Irte::new(&small, Source::Exact(0), false).unwrap();
+        let e = Irte::new(&small, Requester::Exact(0), false).unwrap();
         assert_eq!(e.0[0], 0x0000_fe00_0031_0001);
         assert_eq!(e.target(false), Some(small));
-        assert_eq!(Irte::new(&TARGET, Source::Exact(0), false), None);
+        assert_eq!(Irte::new(&TARGET, Requester::Exact(0), false), None);
     }
 
     #[test]
@@ -236,21 +211,12 @@ mod tests {
         #[test]
         fn targets_survive_the_way_there_and_back(dest in any::<u32>(), logical in any::<bool>(), lowest in any::<bool>(), vector in any::<u8>(), level in any::<bool>(), id in any::<u16>()) {
             let t = Target { dest, logical, lowest, vector, level };
-            let e = Irte::new(&t, Source::Exact(id), true).unwrap();
+            let e = Irte::new(&t, Requester::Exact(id), true).unwrap();
             prop_assert_eq!(e.target(true), Some(t));
             prop_assert_eq!(e.0[1] as u16, id);
             // Reserved: bits 14:12, 31:24 and 127:84.
             prop_assert_eq!(e.0[0] & 0xff00_f000, 0);
             prop_assert_eq!(e.0[1] >> 20, 0);
-        }
-
-        #[test]
-        fn sources(own in any::<u16>(), id in any::<u16>()) {
-            prop_assert!(Source::Exact(own).accepts(own) && Source::Device(own).accepts(own));
-            prop_assert_eq!(Source::Exact(own).accepts(id), own == id);
-            let (first, last) = ((own >> 8) as u8, own as u8);
-            let inside = (first..=last).contains(&((id >> 8) as u8));
-            prop_assert_eq!(Source::Buses { first, last }.accepts(id), inside);
         }
     }
 }

@@ -5,7 +5,7 @@ pub mod irte;
 pub mod queue;
 
 pub use fault::FaultRecord;
-pub use irte::{Irte, Source};
+pub use irte::Irte;
 
 /// Register offsets (chapter 11).
 pub mod reg {
