@@ -26,7 +26,6 @@ macro_rules! headers {
             &hvm::params::HEADER,
             &hvm::start_info::HEADER,
             &hvm::vcpu::HEADER,
-            &io::xs_wire::HEADER,
         ];
     };
 }
@@ -53,8 +52,6 @@ headers! {
 }
 
 pub mod hvm;
-pub mod io;
-pub mod linux;
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@
 mod boot;
 mod defconfigs;
 mod devices;
+mod iommu;
 mod power;
 mod refuse;
 mod row;
@@ -25,6 +26,7 @@ pub fn all() -> Vec<VmTest> {
     rows.extend(power::rows());
     rows.extend(smp::rows());
     rows.extend(devices::rows());
+    rows.extend(iommu::rows());
     rows
 }
 

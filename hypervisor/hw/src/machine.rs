@@ -3,6 +3,8 @@
 //!
 //! All functions are called with interrupts off, on one stack per CPU, and return without sleeping.
 
+use x86_model::iommu::Requester;
+use x86_model::pci::Bdf;
 use x86_model::{Gpa, Gprs, Hpa, Width};
 
 use crate::mem::Stage2;
@@ -40,6 +42,15 @@ pub struct MsiMessage {
     pub data: u32,
 }
 
+/// Who sends a message-signalled interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MsiSource {
+    /// The function.
+    pub device: Bdf,
+    /// Under which id its requests arrive; looked at only where [`Machine::remaps_interrupts`].
+    pub requester: Requester,
+}
+
 /// The physical machine, as the core sees it.
 pub trait Machine: Sync {
     /// The virtual-CPU context of this machine's backend.
@@ -69,9 +80,6 @@ pub trait Machine: Sync {
     /// Makes another CPU leave guest mode or its idle halt soon. A kick of this CPU does nothing.
     fn kick(&self, cpu: CpuId);
 
-    /// The watchdog found that `cpu` makes no progress for more than `seconds`: says where it is and stops the machine.
-    fn hangs(&self, cpu: CpuId, seconds: u64);
-
     /// Opens the interrupt window for an instant; the vector that arrived, if one did. It stays in service until
     /// [`Machine::eoi`]; kicks and the timer are acknowledged inside and reported as their own variants.
     fn take_interrupt(&self) -> Option<HostInterrupt>;
@@ -85,8 +93,11 @@ pub trait Machine: Sync {
     fn alloc_vector(&self, cpu: CpuId) -> Option<u8>;
     /// Gives a vector back.
     fn free_vector(&self, cpu: CpuId, vector: u8);
-    /// Message for a device's MSI.
-    fn msi_message(&self, cpu: CpuId, vector: u8) -> MsiMessage;
+    /// Whether messages go through remapping entries, which check who sent them.
+    fn remaps_interrupts(&self) -> bool;
+    /// Message for a device's MSI to a reserved vector. `None` if the device cannot be given one. What it occupies is
+    /// given back with the vector.
+    fn msi_message(&self, source: &MsiSource, cpu: CpuId, vector: u8) -> Option<MsiMessage>;
     /// Number of IO-APICs, and for each its ACPI id, address, first GSI and number of pins.
     fn ioapics(&self) -> alloc::vec::Vec<IoApicInfo>;
     /// Routes a GSI to a vector on a CPU, masked. False if no IO-APIC has the pin.
@@ -113,6 +124,11 @@ pub trait Machine: Sync {
     fn stage2_format(&self) -> crate::mem::stage2::Format;
     /// Bits of guest-physical address that the second stage can map (at most 48).
     fn phys_bits(&self) -> u8;
+
+    /// Whether a machine frame holds registers of a device that the hypervisor uses itself.
+    fn page_is_ours(&self, mfn: x86_model::Mfn) -> bool;
+    /// PCI functions that the hypervisor uses itself.
+    fn own_functions(&self) -> alloc::vec::Vec<Bdf>;
 
     /// Sends bytes to the hypervisor's consoles, unformatted (guest console output).
     fn console_write(&self, bytes: &[u8]);

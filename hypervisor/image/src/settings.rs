@@ -2,6 +2,7 @@
 
 use hv_core::options::{
     ApBringup, ApFault, Level, LogLevels, Options, Parity, Reboot, SerialSetup, Timestamps,
+    Verbosity,
 };
 use hv_hw::log::levels::Threshold;
 use hv_hw::log::stamp::Stamps;
@@ -9,7 +10,7 @@ use hv_hw::log::{self, uart::LineSettings};
 use hv_hw::warn;
 use hv_hw::x86::boot::console;
 use hv_hw::x86::power::{self, ResetMethod};
-use hv_hw::x86::{CpuOptions, apic, panic, smp};
+use hv_hw::x86::{CpuOptions, apic, iommu, panic, smp};
 
 /// Opens the consoles. Before this, lines only went to the ring; they are replayed. Until [`limit_log`], the story of the
 /// boot is told whatever `loglvl=` says, as Xen's banner is.
@@ -100,6 +101,14 @@ pub fn cpus(o: &Options) -> CpuOptions {
             delays: o.ap_delays,
             no_siblings: o.smt == Some(false),
             faults: o.ap_fault.map(|f| f.map(|(id, what)| (id, fault(what)))),
+        },
+        iommu: iommu::IommuOptions {
+            on: o.iommu.on,
+            required: o.iommu.required,
+            intremap: o.iommu.intremap,
+            qinval: o.iommu.qinval,
+            verbose: o.iommu.verbosity >= Verbosity::Verbose,
+            debug: o.iommu.verbosity >= Verbosity::Debug,
         },
     }
 }

@@ -130,7 +130,11 @@ pub fn start(hv: &Hypervisor, loaded: &Loaded, choices: &Choices) -> Result<Arc<
         vcpus: choices.vcpus,
         cpu: CpuPolicy::new(&hv.hw, id, choices.vcpus, version, true),
         io_bitmap: Some(platform::io_bitmap(&hv.hw, choices.ports)),
-        platform: Some(Platform::new(&hv.hw.ioapics(), choices.windows.clone())),
+        platform: Some(Platform::new(
+            &hv.hw.ioapics(),
+            choices.windows.clone(),
+            &hv.hw.own_functions(),
+        )),
     };
     let domain = Domain::new(&hv.hw, setup, p2m)?;
     domain.publish_wallclock(hv.wallclock());

@@ -9,10 +9,12 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
-use hv_hw::machine::{IoApicInfo, MsiMessage};
+use hv_hw::machine::{IoApicInfo, MsiMessage, MsiSource};
 use hv_hw::sync::{SpinLock, rank};
 use hv_hw::{Hw, Machine};
 use x86_model::acpi::ConfigWindow;
+use x86_model::iommu::Requester;
+use x86_model::iommu::requester::{self, requester};
 use x86_model::pci::Bdf;
 use x86_model::{Gpa, Hpa, Width};
 
@@ -80,10 +82,14 @@ pub fn io_bitmap(hw: &Hw, facts: PortFacts) -> &'static [u8; 8192] {
 
 impl Platform {
     /// A platform in its reset state, with a virtual IO-APIC for each physical one and the host's PCI configuration
-    /// windows.
-    pub fn new(ioapics: &[IoApicInfo], windows: Vec<ConfigWindow>) -> Self {
+    /// windows. The functions in `hidden` read as absent.
+    pub fn new(ioapics: &[IoApicInfo], windows: Vec<ConfigWindow>, hidden: &[Bdf]) -> Self {
+        let mut pci = VPci::new(windows.clone());
+        for &bdf in hidden {
+            pci.hide(bdf);
+        }
         Platform {
-            pci: SpinLock::new(VPci::new(windows.clone())),
+            pci: SpinLock::new(pci),
             windows,
             rtc_index: SpinLock::new(0),
             ioapics: SpinLock::new(VIoApics::new(ioapics)),
@@ -308,11 +314,25 @@ impl PciHost for Host<'_> {
     fn mmio_write(&mut self, at: Hpa, width: Width, value: u64) {
         self.hv.hw.mmio_write(at, width, value);
     }
-    fn bind(&mut self, old: Option<HostVector>, guest: &Ipi) -> Option<(HostVector, MsiMessage)> {
+    fn bind(
+        &mut self,
+        bdf: Bdf,
+        old: Option<HostVector>,
+        guest: &Ipi,
+    ) -> Option<(HostVector, MsiMessage)> {
+        let hv = self.hv;
+        let sender = MsiSource {
+            device: bdf,
+            requester: if hv.hw.remaps_interrupts() {
+                requester(bdf, |at, word| self.config.read(at, word, Width::B4))
+            } else {
+                Requester::Exact(requester::id(bdf))
+            },
+        };
         let source = Source::Msi { guest: *guest };
         let at = match old {
             Some(at) => {
-                self.hv.irqs.set(
+                hv.irqs.set(
                     at,
                     Binding {
                         domain: self.domain.id,
@@ -321,9 +341,18 @@ impl PciHost for Host<'_> {
                 );
                 at
             }
-            None => self.hv.bind_vector(self.domain, near(guest), source)?,
+            None => hv.bind_vector(self.domain, near(guest), source)?,
         };
-        Some((at, self.hv.hw.msi_message(at.cpu, at.vector)))
+        let message = hv.hw.msi_message(&sender, at.cpu, at.vector);
+        if message.is_none() {
+            hv_hw::guest_log!(
+                Error,
+                "{}: no remapping entry for an interrupt of {bdf:?}",
+                self.domain.id
+            );
+            hv.unbind_vector(at);
+        }
+        Some((at, message?))
     }
     fn unbind(&mut self, vector: HostVector) {
         self.hv.unbind_vector(vector);

@@ -68,7 +68,6 @@ pub static OPTIONS: &[Spec] = &[
     set("conring_size", "= <size>", "Size of the console ring.", |o, a| { o.conring_size = Some(a.size()?); Ok(()) }),
     set("console", "= List of [ vga | com1 | com2 | none ]", "Where log output goes.", console),
     set("console_timestamps", "= none | date | datems | boot | raw", "Prefix of each console line.", timestamps),
-    set("conswitch", "= <letter>[x]", "The letter that, typed three times with Ctrl, changes who gets serial input; x leaves it with the hypervisor.", conswitch),
     none("cpufreq", "= none | dom0-kernel | xen | hwp", "CPU frequency is left to the firmware"),
     none("cpuidle", BOOL, "idle CPUs halt; deeper sleep states are not used"),
     none("dom0-iommu", "= List of [ passthrough | strict | map-inclusive | map-reserved ]", "dom0 is mapped one to one"),
@@ -244,23 +243,6 @@ fn console(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
     result
 }
 
-fn conswitch(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
-    let text = arg.text()?;
-    let (letter, stay) = match text.as_bytes() {
-        [letter] => (*letter, false),
-        [letter, b'x'] => (*letter, true),
-        _ => (0, false),
-    };
-    o.conswitch.letter = match letter {
-        b'a'..=b'z' => Some(letter),
-        // Before `a`: Xen takes it for no key at all.
-        b'`' => None,
-        _ => return Err(format!("{text:?} is not a letter, or a letter and x")),
-    };
-    o.conswitch.stay = stay;
-    Ok(())
-}
-
 fn timestamps(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
     o.console_timestamps = match arg.value {
         Some("none") => Timestamps::None,
@@ -305,9 +287,27 @@ fn iommu(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
             "debug" if item.on => o.iommu.verbosity = Verbosity::Debug,
             "verbose" | "debug" => o.iommu.verbosity = Verbosity::Quiet,
             "intremap" => o.iommu.intremap = item.on,
-            "intpost" => o.iommu.intpost = item.on,
             "qinval" => o.iommu.qinval = item.on,
-            "amd-iommu-perdev-intremap" => o.iommu.perdev_intremap = item.on,
+            "intpost" if !item.on => {}
+            "intpost" => return Err(String::from("interrupts are not posted yet")),
+            "amd-iommu-perdev-intremap" if item.on => {}
+            "amd-iommu-perdev-intremap" => {
+                return Err(String::from(
+                    "every device has a remapping table of its own",
+                ));
+            }
+            "workaround_bios_bug" => {
+                return Err(String::from(
+                    "workaround_bios_bug is not needed: a table's wrong parts are left out anyway",
+                ));
+            }
+            "igfx" | "snoop" | "superpages" | "sharept" | "dom0-passthrough" | "dom0-strict"
+            | "quarantine" | "crash-disable" => {
+                return Err(format!(
+                    "{} has no effect: DMA is not translated yet",
+                    item.name
+                ));
+            }
             _ => return Ok(false),
         }
         Ok(true)

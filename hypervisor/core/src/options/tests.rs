@@ -142,6 +142,27 @@ fn lists_apply_what_they_understand() {
     assert!(std::format!("{}", w[0]).contains("\"bogus\" is not known here"));
     assert!(!clean("iommu=off").iommu.on && !clean("no-iommu").iommu.on);
     assert!(clean("iommu=required").iommu.required);
+    assert!(
+        clean("iommu=force,no-intpost,amd-iommu-perdev-intremap")
+            .iommu
+            .required
+    );
+    // Known to Xen, of no effect here: a reason each, and the rest of the list counts.
+    for (item, why) in [
+        ("intpost", "not posted"),
+        ("no-amd-iommu-perdev-intremap", "of its own"),
+        ("workaround_bios_bug", "not needed"),
+        ("dom0-strict", "dom0-strict has no effect"),
+        ("quarantine=on", "quarantine has no effect"),
+    ] {
+        let line = std::format!("iommu={item},debug");
+        let (o, w) = Options::parse(line.as_bytes());
+        assert_eq!(o.iommu.verbosity, Verbosity::Debug);
+        assert!(
+            w.len() == 1 && std::format!("{}", w[0]).contains(why),
+            "{item}"
+        );
+    }
     // A console list without any known item keeps the log alive.
     let (o, w) = Options::parse(b"console=ehci");
     assert_eq!((o.console, w.len()), (Consoles::default(), 1));
@@ -207,21 +228,6 @@ fn vcpu_ranges() {
             .1
             .len();
         assert_eq!(n, usize::from(bad != "-"), "{bad}");
-    }
-}
-
-#[test]
-fn console_switch() {
-    let switch = |line| {
-        let s = clean(line).conswitch;
-        (s.letter, s.stay)
-    };
-    assert_eq!(switch(""), (Some(b'a'), false));
-    assert_eq!(switch("conswitch=bx"), (Some(b'b'), true));
-    assert_eq!(switch("conswitch=z"), (Some(b'z'), false));
-    assert_eq!(switch("conswitch=`"), (None, false));
-    for wrong in ["conswitch=1", "conswitch=ab", "conswitch=axx"] {
-        assert!(warning(wrong).contains("is not a letter"), "{wrong}");
     }
 }
 

@@ -376,12 +376,8 @@ pub struct Iommu {
     pub required: bool,
     /// Interrupt remapping.
     pub intremap: bool,
-    /// Posted interrupts.
-    pub intpost: bool,
     /// Queued invalidation (Intel).
     pub qinval: bool,
-    /// A remapping table per device (AMD).
-    pub perdev_intremap: bool,
     /// Messages.
     pub verbosity: Verbosity,
 }
@@ -392,9 +388,7 @@ impl Default for Iommu {
             on: true,
             required: false,
             intremap: true,
-            intpost: false,
             qinval: true,
-            perdev_intremap: true,
             verbosity: Verbosity::Quiet,
         }
     }

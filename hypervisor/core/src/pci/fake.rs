@@ -133,7 +133,8 @@ impl PciHost for FakeHost {
     fn mmio_write(&mut self, at: Hpa, _: Width, value: u64) {
         self.memory.insert(at.0, value as u32);
     }
-    fn bind(&mut self, old: Option<u8>, guest: &Ipi) -> Option<(u8, MsiMessage)> {
+    fn bind(&mut self, bdf: Bdf, old: Option<u8>, guest: &Ipi) -> Option<(u8, MsiMessage)> {
+        assert!(self.devices.contains_key(&bdf), "no such sender: {bdf:?}");
         if let Some(v) = old {
             assert!(
                 self.bound.contains_key(&v),

@@ -56,10 +56,11 @@ pub trait PciHost {
     fn mmio_read(&mut self, at: Hpa, width: Width) -> u64;
     /// Writes device memory.
     fn mmio_write(&mut self, at: Hpa, width: Width, value: u64);
-    /// Makes a physical vector deliver `guest`, re-using `old` where possible. The message that the device must send;
-    /// `None` if there is no vector left (`old` is then free).
+    /// Makes a physical vector deliver `guest`, re-using `old` where possible. The message that the device `bdf` must
+    /// send; `None` if there is no vector left (`old` is then free).
     fn bind(
         &mut self,
+        bdf: Bdf,
         old: Option<Self::Vector>,
         guest: &Ipi,
     ) -> Option<(Self::Vector, MsiMessage)>;

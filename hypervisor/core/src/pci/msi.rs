@@ -118,7 +118,7 @@ impl<V: Copy + Debug> Msi<V> {
     /// Binds the guest's message and writes the physical one. Without a vector the device stays off.
     fn program<H: PciHost<Vector = V>>(&mut self, bdf: Bdf, host: &mut H) {
         let bound = match as_interrupt(self.address, self.data.into()) {
-            Some(guest) => host.bind(self.vector.take(), &guest),
+            Some(guest) => host.bind(bdf, self.vector.take(), &guest),
             // A message half written: what was bound stays until it is whole.
             None if self.vector.is_some() => return,
             None => None,

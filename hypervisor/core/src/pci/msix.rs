@@ -21,6 +21,8 @@ struct Slot<V> {
 
 #[derive(Debug)]
 pub(super) struct Msix<V> {
+    /// The function.
+    bdf: Bdf,
     /// Offset of the capability.
     at: u16,
     /// Enable and function mask, as the guest set them.
@@ -45,6 +47,7 @@ impl<V: Copy + Debug> Msix<V> {
             vector: None,
         };
         (table.bar() < 6).then(|| Self {
+            bdf,
             at,
             control: MsixControl(0),
             table,
@@ -175,8 +178,9 @@ impl<V: Copy + Debug> Msix<V> {
         } else {
             None
         };
+        let bdf = self.bdf;
         let message = wanted.and_then(|guest| {
-            let (vector, message) = host.bind(slot.vector.take(), &guest)?;
+            let (vector, message) = host.bind(bdf, slot.vector.take(), &guest)?;
             slot.vector = Some(vector);
             Some(message)
         });

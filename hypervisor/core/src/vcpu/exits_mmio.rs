@@ -1,8 +1,8 @@
 //! Second-stage faults: emulated device pages, device memory mapped on first touch, or nothing (all-ones).
 
-use hv_hw::GuestContext;
 use hv_hw::machine::{Seg, Stage2Fault};
 use hv_hw::mem::{FrameKind, frames};
+use hv_hw::{GuestContext, Machine};
 use x86_model::insn::CodeSize;
 use x86_model::walk::{Access, WalkFault};
 use x86_model::{Gpa, Gva, Mfn, PAGE_SIZE, Width};
@@ -72,6 +72,7 @@ impl Turn<'_> {
         let gfn = gpa.gfn();
         if !self.domain.privileged
             || frames::kind(Mfn(gfn.0)) != FrameKind::Absent
+            || self.hv.hw.page_is_ours(Mfn(gfn.0))
             || !self.domain.p2m.in_range(gfn)
         {
             return false;

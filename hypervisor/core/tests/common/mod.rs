@@ -143,7 +143,7 @@ fn domain(hv: &Hypervisor, id: DomId, vcpus: u32) -> Arc<Domain> {
         vcpus,
         cpu: CpuPolicy::new(&hv.hw, id, vcpus, (4, 17), true),
         io_bitmap: None,
-        platform: (id == DomId::DOM0).then(|| Platform::new(&hv.hw.ioapics(), Vec::new())),
+        platform: (id == DomId::DOM0).then(|| Platform::new(&hv.hw.ioapics(), Vec::new(), &[])),
     };
     let dom = Domain::new(&hv.hw, setup, p2m).unwrap();
     for v in dom.vcpus() {

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use x86_model::{Hpa, Width};
+use x86_model::pci::Bdf;
+use x86_model::{Hpa, Mfn, Width};
 
 use super::FakeVcpu;
 use crate::machine::{
-    CpuId, HostInterrupt, IoApicInfo, LineMode, Machine, MsiMessage, PowerAction, VcpuSetup,
+    CpuId, HostInterrupt, IoApicInfo, LineMode, Machine, MsiMessage, MsiSource, PowerAction,
+    VcpuSetup,
 };
 use crate::mem::stage2::Format;
 
@@ -21,6 +23,8 @@ pub struct FakeMachine {
     pub seen: Mutex<Seen>,
     /// CPUs.
     pub cpus: u32,
+    /// Interrupts are remapped.
+    pub remapping: bool,
 }
 
 /// Recorded effects and prepared inputs.
@@ -28,8 +32,6 @@ pub struct FakeMachine {
 pub struct Seen {
     /// Kicks sent.
     pub kicks: Vec<CpuId>,
-    /// CPUs that the watchdog found hanging.
-    pub hung: Vec<CpuId>,
     /// Timer of the (one) running CPU.
     pub timer: Option<u64>,
     /// Interrupts that [`Machine::take_interrupt`] will give.
@@ -38,6 +40,8 @@ pub struct Seen {
     pub eois: usize,
     /// Vectors handed out.
     pub vectors: BTreeSet<(u32, u8)>,
+    /// Senders of messages that were asked for.
+    pub senders: Vec<MsiSource>,
     /// GSI routes: cpu, vector, mode, masked.
     pub gsis: BTreeMap<u32, (u32, u8, LineMode, bool)>,
     /// Port writes.
@@ -104,9 +108,6 @@ impl Machine for FakeMachine {
     fn kick(&self, cpu: CpuId) {
         self.seen().kicks.push(cpu);
     }
-    fn hangs(&self, cpu: CpuId, _seconds: u64) {
-        self.seen().hung.push(cpu);
-    }
     fn take_interrupt(&self) -> Option<HostInterrupt> {
         self.seen().interrupts.pop_front()
     }
@@ -125,11 +126,15 @@ impl Machine for FakeMachine {
     fn free_vector(&self, cpu: CpuId, vector: u8) {
         self.seen().vectors.remove(&(cpu.0, vector));
     }
-    fn msi_message(&self, cpu: CpuId, vector: u8) -> MsiMessage {
-        MsiMessage {
+    fn remaps_interrupts(&self) -> bool {
+        self.remapping
+    }
+    fn msi_message(&self, source: &MsiSource, cpu: CpuId, vector: u8) -> Option<MsiMessage> {
+        self.seen().senders.push(*source);
+        Some(MsiMessage {
             address: 0xfee0_0000 | u64::from(cpu.0) << 12,
             data: u32::from(vector),
-        }
+        })
     }
     fn ioapics(&self) -> Vec<IoApicInfo> {
         vec![IoApicInfo {
@@ -180,6 +185,12 @@ impl Machine for FakeMachine {
     }
     fn phys_bits(&self) -> u8 {
         40
+    }
+    fn page_is_ours(&self, mfn: Mfn) -> bool {
+        mfn == Hpa(0xfec0_0000).mfn()
+    }
+    fn own_functions(&self) -> Vec<Bdf> {
+        Vec::new()
     }
     fn console_write(&self, bytes: &[u8]) {
         self.seen().console.extend_from_slice(bytes);

@@ -30,6 +30,8 @@ pub mod rank {
     pub const DEVICE: u8 = 54;
     /// Physical interrupt bindings.
     pub const IRQ: u8 = 56;
+    /// Interrupt-remapping tables and the units' queues.
+    pub const IOMMU: u8 = 58;
     /// Scheduler run queues.
     pub const RUNQ: u8 = 60;
     /// Frame allocator, heap.

@@ -73,6 +73,42 @@ pub fn lfence() {
     unsafe { core::arch::x86_64::_mm_lfence() }
 }
 
+/// Writes the cache line that holds the word back to memory, ordered with other flushes and stores.
+#[inline]
+pub fn flush_line(word: &core::sync::atomic::AtomicU64) {
+    let at = core::ptr::from_ref(word);
+    // SAFETY: CLFLUSH changes no value in memory, and the address is a live word's.
+    unsafe { asm!("clflush [{}]", "mfence", in(reg) at, options(nostack, preserves_flags)) };
+}
+
+/// Replaces 128 bits (low word first) if they are `old`; whether they were.
+///
+/// # Safety
+/// `at` must be 16-byte aligned and point to 16 bytes that are only accessed atomically; the CPU must have CMPXCHG16B.
+#[inline]
+pub unsafe fn compare_exchange_128(
+    at: *mut core::sync::atomic::AtomicU64,
+    old: [u64; 2],
+    new: [u64; 2],
+) -> bool {
+    let (low, high): (u64, u64);
+    // SAFETY: the caller's contract. RBX, which the compiler keeps for itself, is restored from RSI.
+    unsafe {
+        asm!(
+            "xchg rbx, rsi",
+            "lock cmpxchg16b [rdi]",
+            "mov rbx, rsi",
+            in("rdi") at,
+            inout("rsi") new[0] => _,
+            in("rcx") new[1],
+            inout("rax") old[0] => low,
+            inout("rdx") old[1] => high,
+            options(nostack),
+        );
+    }
+    [low, high] == old
+}
+
 /// Spin-loop hint.
 #[inline(always)]
 pub fn pause() {

@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 use x86_model::Hpa;
 use x86_model::acpi::load::Memory;
 use x86_model::acpi::madt::Limits;
-use x86_model::interrupt::mode::Remapping;
 
 use super::apic::{ApicOptions, Surroundings, ioapic, legacy, vectors};
 use super::cpu::percpu::{self, PerCpu};
 use super::cpu::{features, nmi, stacks};
+use super::iommu::{self, IommuOptions};
 use super::smp::SmpOptions;
 use super::time::References;
 use super::virt::{self, Backend};
@@ -24,6 +24,8 @@ pub struct CpuOptions {
     pub apic: ApicOptions,
     /// Other CPUs.
     pub smp: SmpOptions,
+    /// I/O memory management units.
+    pub iommu: IommuOptions,
 }
 
 static BACKEND: spin::Once<Backend> = spin::Once::new();
@@ -84,16 +86,26 @@ pub fn bring_up(boot: &BootInfo, options: &CpuOptions) -> Result<Metal, &'static
     let page = |hpa: Hpa| paging::map_mmio(hpa, 4096);
     let fadt = acpi::fadt();
     let (cpus, highest_id) = acpi::population().unwrap_or((1, features::initial_apic_id()));
+    // The pins are masked before remapping starts, and remapping starts before anything is routed or a CPU uses an APIC
+    // ID that only remapped interrupts can name.
+    for entry in acpi::ioapics() {
+        ioapic::add(entry.id, Hpa(entry.address.into()), entry.gsi_base, page);
+    }
+    let opt_out = iommu::asks_for_xapic();
+    let x2apic = apic::will_be_x2apic(&options.apic, opt_out);
+    iommu::init(&options.iommu, &ioapic::list(), cpus, x2apic)?;
     let around = Surroundings {
-        // Without interrupt remapping, messages carry eight bits of destination.
-        remapping: Remapping::Off,
-        opt_out: false,
+        remapping: iommu::interrupt_remapping(),
+        opt_out,
         fadt_physical: fadt.is_some_and(|f| f.apic_physical),
         fadt_cluster: fadt.is_some_and(|f| f.apic_cluster),
         cpus,
         highest_id,
     };
     let first_unreachable = apic::init(options.apic, &around, page)?;
+    if apic::driver().x2apic() != x2apic && iommu::active() {
+        return Err("the local APICs' mode is not the one that interrupt remapping was set up for");
+    }
     let block = percpu::this();
     block.set_apic_id(apic::hardware_id());
     if !stacks::give_guarded(block, 0) {
@@ -117,20 +129,16 @@ pub fn bring_up(boot: &BootInfo, options: &CpuOptions) -> Result<Metal, &'static
         boot_apic_id: block.apic_id(),
         first_unreachable,
     }) {
-        Some(madt) => {
-            match madt.cpus.iter().find(|c| c.apic_id == block.apic_id()) {
-                Some(me) => block.set_acpi_uid(me.uid),
-                None => warn!(
-                    "The MADT does not list the boot CPU (APIC ID {:#x})",
-                    block.apic_id()
-                ),
-            }
-            for entry in &madt.ioapics {
-                ioapic::add(entry.id, Hpa(entry.address.into()), entry.gsi_base, page);
-            }
-        }
+        Some(madt) => match madt.cpus.iter().find(|c| c.apic_id == block.apic_id()) {
+            Some(me) => block.set_acpi_uid(me.uid),
+            None => warn!(
+                "The MADT does not list the boot CPU (APIC ID {:#x})",
+                block.apic_id()
+            ),
+        },
         None => warn!("No MADT: one CPU, no IO-APIC"),
     }
+    iommu::arm_faults(block);
     console_interrupt(block);
 
     let backend = virt::detect()?;

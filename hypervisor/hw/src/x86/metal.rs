@@ -2,16 +2,18 @@
 
 use alloc::vec::Vec;
 
+use x86_model::pci::Bdf;
 use x86_model::regs::apic as bits;
-use x86_model::{Hpa, Width};
+use x86_model::{Hpa, Mfn, Width};
 
 use super::apic::{self, ioapic, vectors};
 use super::asm;
 use super::cpu::{features, msr, percpu};
 use super::virt::{self, Backend, GuestCpu};
-use super::{paging, panic, power, time};
+use super::{iommu, paging, power, time};
 use crate::machine::{
-    CpuId, HostInterrupt, IoApicInfo, LineMode, Machine, MsiMessage, PowerAction, VcpuSetup,
+    CpuId, HostInterrupt, IoApicInfo, LineMode, Machine, MsiMessage, MsiSource, PowerAction,
+    VcpuSetup,
 };
 use crate::mem::stage2::Format;
 
@@ -98,6 +100,11 @@ impl Machine for Metal {
                     apic::eoi();
                     HostInterrupt::Console
                 }
+                vectors::IOMMU => {
+                    apic::eoi();
+                    iommu::report_faults();
+                    continue;
+                }
                 vector @ vectors::FIRST_DEVICE..=vectors::LAST_DEVICE => {
                     HostInterrupt::Device(vector)
                 }
@@ -112,11 +119,6 @@ impl Machine for Metal {
     fn eoi(&self) {
         apic::eoi();
     }
-    fn hangs(&self, cpu: CpuId, seconds: u64) {
-        if let Some(stuck) = percpu::of(cpu) {
-            panic::hang(stuck, seconds);
-        }
-    }
     fn idle(&self, ready: &mut dyn FnMut() -> bool) {
         // A vector that an earlier halt recorded is still to be taken, and would be overwritten by the next one.
         if !percpu::this().has_vector() && !ready() {
@@ -128,18 +130,24 @@ impl Machine for Metal {
         vectors::alloc(percpu::of(cpu)?)
     }
     fn free_vector(&self, cpu: CpuId, vector: u8) {
+        // The entry first: nobody may get the vector while a message can still raise it.
+        iommu::forget_message(cpu.0, vector);
         if let Some(cpu) = percpu::of(cpu) {
             vectors::free(cpu, vector);
         }
     }
-    fn msi_message(&self, cpu: CpuId, vector: u8) -> MsiMessage {
-        // CPUs that a message cannot reach are not brought up, so the boot CPU stands in only for a CPU number that
-        // does not exist.
-        let apic_id = percpu::of(cpu).map_or(0, |c| c.apic_id());
-        MsiMessage {
-            address: bits::msi_address(apic_id).unwrap_or(0xfee0_0000),
-            data: u32::from(vector),
+    fn remaps_interrupts(&self) -> bool {
+        iommu::active()
+    }
+    fn msi_message(&self, source: &MsiSource, cpu: CpuId, vector: u8) -> Option<MsiMessage> {
+        let target = percpu::of(cpu)?;
+        if iommu::active() {
+            return iommu::message(source, cpu.0, apic::target(target, vector, false));
         }
+        Some(MsiMessage {
+            address: bits::msi_address(target.apic_id())?,
+            data: u32::from(vector),
+        })
     }
     fn ioapics(&self) -> Vec<IoApicInfo> {
         ioapic::list()
@@ -215,6 +223,13 @@ impl Machine for Metal {
         features::get().phys_bits.min(48)
     }
 
+    fn page_is_ours(&self, mfn: Mfn) -> bool {
+        mfn == apic::page_address().mfn() || ioapic::owns(mfn.hpa()) || iommu::owns(mfn.hpa())
+    }
+    fn own_functions(&self) -> Vec<Bdf> {
+        iommu::own_functions()
+    }
+
     fn console_write(&self, bytes: &[u8]) {
         crate::log::console_write(bytes);
     }
@@ -231,10 +246,11 @@ impl Machine for Metal {
 }
 
 /// A pointer to device memory that a domain may touch: naturally aligned (so that it stays in one page), not RAM, not
-/// the local APIC's window, not an IO-APIC.
+/// the local APIC's window, not an IO-APIC, not an IOMMU.
 fn device(hpa: Hpa, width: Width) -> Option<*mut u8> {
     let aligned = hpa.0.is_multiple_of(width.bytes() as u64);
-    if !aligned || hpa.mfn() == apic::page_address().mfn() || ioapic::owns(hpa) {
+    let ours = hpa.mfn() == apic::page_address().mfn() || ioapic::owns(hpa) || iommu::owns(hpa);
+    if !aligned || ours {
         return None;
     }
     paging::map_mmio(hpa, width.bytes() as u64)

@@ -6,6 +6,7 @@ pub mod asm;
 pub mod boot;
 mod bring_up;
 pub mod cpu;
+pub mod iommu;
 mod metal;
 pub mod paging;
 pub mod panic;

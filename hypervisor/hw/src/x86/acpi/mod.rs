@@ -88,6 +88,17 @@ pub fn population() -> Option<(u32, u32)> {
     model::madt::population(&table(b"APIC")?.bytes)
 }
 
+/// The MADT's IO-APICs, for use before the CPUs are looked at.
+pub fn ioapics() -> alloc::vec::Vec<model::madt::IoApicEntry> {
+    let nobody = model::madt::Limits {
+        boot_apic_id: 0,
+        first_unreachable: 0,
+    };
+    table(b"APIC")
+        .and_then(|t| model::madt::parse(&t.bytes, nobody))
+        .map_or_else(alloc::vec::Vec::new, |m| m.ioapics)
+}
+
 static MADT: spin::Once<Option<Madt>> = spin::Once::new();
 
 /// Parses the MADT and says what was left out. Once; then [`madt`] has it.

@@ -9,12 +9,14 @@ use x86_model::Hpa;
 use x86_model::regs::apic::{self, io};
 
 use super::super::cpu::percpu::PerCpu;
+use super::super::iommu;
 use crate::machine::{IoApicInfo, LineMode};
 use crate::sync::{SpinLock, rank};
 use crate::{info, warn};
 
 struct Unit {
     info: IoApicInfo,
+    version: u8,
     registers: Registers,
     /// Low halves of the redirection entries.
     low: Vec<u32>,
@@ -34,6 +36,11 @@ impl Registers {
             self.0.byte_add(io::SELECT).write_volatile(register);
             self.0.byte_add(io::WINDOW).read_volatile()
         }
+    }
+    /// Ends the interrupts of the pins with this vector. Only where the version says that the register is there.
+    fn end(&mut self, vector: u8) {
+        // SAFETY: the offset lies in the mapped page.
+        unsafe { self.0.byte_add(io::EOI).write_volatile(vector.into()) };
     }
     fn write(&mut self, register: u32, value: u32) {
         // SAFETY: as above. Entries are only written by this module, with vectors that have stubs.
@@ -76,6 +83,7 @@ pub fn add(id: u8, address: Hpa, gsi_base: u32, map: impl FnOnce(Hpa) -> Option<
             gsi_base,
             pins,
         },
+        version: version as u8,
         registers,
         low: alloc::vec![apic::RTE_MASKED as u32; pins as usize],
         ours: alloc::vec![false; pins as usize],
@@ -108,29 +116,20 @@ fn with_pin<R>(gsi: u32, f: impl FnOnce(&mut Unit, u32) -> R) -> Option<R> {
 /// Routes a GSI to a vector of a CPU, masked. False if no pin has the GSI, the pin is the hypervisor's own, or the CPU
 /// cannot be addressed.
 pub fn route(gsi: u32, cpu: &PerCpu, vector: u8, mode: LineMode) -> bool {
-    let Some(entry) = apic::redirection(cpu.apic_id(), vector, mode.level, mode.low) else {
-        return false;
-    };
     with_pin(gsi, |unit, pin| {
-        let free = !unit.ours[pin as usize];
-        if free {
-            unit.set(pin, entry | apic::RTE_MASKED);
-        }
-        free
+        !unit.ours[pin as usize] && unit.route(pin, cpu, vector, mode, apic::RTE_MASKED)
     })
     .unwrap_or(false)
 }
 
 /// Routes a GSI to one of the hypervisor's own vectors and keeps it from all domains, unmasked. False as in [`route`].
 pub fn claim(gsi: u32, cpu: &PerCpu, vector: u8, mode: LineMode) -> bool {
-    let Some(entry) = apic::redirection(cpu.apic_id(), vector, mode.level, mode.low) else {
-        return false;
-    };
     with_pin(gsi, |unit, pin| {
-        unit.ours[pin as usize] = true;
-        unit.set(pin, entry);
+        let routed = unit.route(pin, cpu, vector, mode, 0);
+        unit.ours[pin as usize] |= routed;
+        routed
     })
-    .is_some()
+    .unwrap_or(false)
 }
 
 /// Masks or unmasks a GSI; a GSI without a pin, or with a pin of the hypervisor's own, is ignored.
@@ -143,6 +142,9 @@ pub fn mask(gsi: u32, masked: bool) {
             old & !(apic::RTE_MASKED as u32)
         };
         if new != old && !unit.ours[pin as usize] {
+            if !masked && iommu::explicit_eoi() && old & apic::RTE_LEVEL as u32 != 0 {
+                unit.end(pin);
+            }
             unit.low[pin as usize] = new;
             unit.registers.write(io::REDIRECTION + 2 * pin, new);
         }
@@ -150,6 +152,44 @@ pub fn mask(gsi: u32, masked: bool) {
 }
 
 impl Unit {
+    /// Makes a pin raise a vector of a CPU, through a remapping entry where there are such. False if that CPU cannot be
+    /// addressed or no entry is left; the pin is then masked.
+    fn route(&mut self, pin: u32, cpu: &PerCpu, vector: u8, mode: LineMode, flags: u64) -> bool {
+        let entry = if iommu::active() {
+            // The remapping entry may move: the pin must not fire in between.
+            let masked = self.low[pin as usize] | apic::RTE_MASKED as u32;
+            self.registers.write(io::REDIRECTION + 2 * pin, masked);
+            self.low[pin as usize] = masked;
+            let target = super::target(cpu, vector, mode.level);
+            iommu::pin(self.info.id, pin, target, mode.low)
+        } else {
+            apic::redirection(cpu.apic_id(), vector, mode.level, mode.low)
+        };
+        match entry {
+            Some(entry) => self.set(pin, entry | flags),
+            None => warn!(
+                "IO-APIC {}: pin {pin} cannot be routed to CPU {}",
+                self.info.id,
+                cpu.id().0
+            ),
+        }
+        entry.is_some()
+    }
+
+    /// Tells the IO-APIC that a level-triggered pin's interrupt, which the CPU has ended, is over. For a masked pin.
+    fn end(&mut self, pin: u32) {
+        let low = self.low[pin as usize];
+        if self.version >= io::VERSION_WITH_EOI {
+            self.registers.end(low as u8);
+        } else {
+            // Older ones forget about the interrupt when the pin is edge-triggered for a moment.
+            let register = io::REDIRECTION + 2 * pin;
+            self.registers
+                .write(register, low & !(apic::RTE_LEVEL as u32));
+            self.registers.write(register, low);
+        }
+    }
+
     fn set(&mut self, pin: u32, entry: u64) {
         let register = io::REDIRECTION + 2 * pin;
         // Mask first: the entry is two registers, and a half-new one must not fire.

@@ -14,11 +14,12 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use x86_model::Hpa;
 use x86_model::interrupt::driver::Driver;
 use x86_model::interrupt::mode::{self, Facts, Remapping, X2apicMode};
+use x86_model::iommu::Target;
 use x86_model::regs::apic::{self, reg};
 use x86_model::regs::msr;
 
 use super::asm;
-use super::cpu::percpu;
+use super::cpu::percpu::{self, PerCpu};
 use super::cpu::{features, msr as safe};
 use crate::{info, warn};
 pub(super) use send::{
@@ -122,6 +123,23 @@ pub fn init(
     join();
     info!("Switched to APIC driver {decision}");
     Ok(decision.first_unreachable)
+}
+
+/// Whether local APICs will be in x2APIC mode with these options, before [`init`] decides the rest.
+pub fn will_be_x2apic(options: &ApicOptions, opt_out: bool) -> bool {
+    let by_firmware = asm::rdmsr(msr::APIC_BASE) & msr::APIC_BASE_X2APIC != 0;
+    by_firmware || features::get().x2apic && options.x2apic && !opt_out
+}
+
+/// How a remapped device interrupt names a vector of this CPU.
+pub(super) fn target(cpu: &PerCpu, vector: u8, level: bool) -> Target {
+    Target {
+        dest: cpu.apic_id(),
+        logical: false,
+        lowest: false,
+        vector,
+        level,
+    }
 }
 
 /// Physical address of the xAPIC register page as this CPU has it, for keeping guests off it.

@@ -14,6 +14,8 @@ pub const FIRST_DEVICE: u8 = 0x30;
 pub const LAST_DEVICE: u8 = 0xdf;
 /// The hypervisor's own console.
 pub const CONSOLE: u8 = 0xe0;
+/// Faults that an IOMMU recorded.
+pub const IOMMU: u8 = 0xe1;
 /// Kick: leave guest mode or idle.
 pub const KICK: u8 = 0xf0;
 /// Local APIC timer.

@@ -43,6 +43,8 @@ pub struct Features {
     pub umip: bool,
     /// RDTSCP and its MSR.
     pub rdtscp: bool,
+    /// CMPXCHG16B.
+    pub cx16: bool,
     /// AMD-V.
     pub svm: bool,
     /// VT-x.
@@ -117,6 +119,7 @@ fn detect() -> Features {
         smap: bit(leaf7[1], 20),
         umip: bit(leaf7[2], 2),
         rdtscp: bit(ext1[3], 27),
+        cx16: bit(c1, 13),
         svm: bit(ext1[2], 2),
         vmx: bit(c1, 5),
     }

@@ -6,8 +6,7 @@
 
 #[cfg(CONFIG_AMD)]
 mod fpu;
-#[cfg(CONFIG_AMD)]
-mod pages;
+pub(in crate::x86) mod pages;
 #[cfg(CONFIG_AMD)]
 mod svm;
 

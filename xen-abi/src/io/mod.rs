@@ -1,3 +1,0 @@
-//! Protocols between domains over shared pages (`io/`).
-
-pub mod xs_wire;
