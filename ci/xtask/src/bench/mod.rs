@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: every figure that we hold ourselves to, beside the peer's.
 
+mod ap;
 mod boot;
 mod exits;
 
@@ -16,6 +17,8 @@ pub struct Args {
 enum What {
     /// Time from GRUB handing over until dom0 runs, image size, memory, beside Xen 4.17.
     Boot(boot::Args),
+    /// Time until all CPUs are up, all at once against one by one, beside Xen 4.17.
+    Ap(ap::Args),
     /// Instructions of the hypervisor per guest exit, counted exactly, beside Xen 4.17.
     Exits(exits::Args),
 }
@@ -24,6 +27,7 @@ enum What {
 pub fn run(args: &Args) -> Result<bool> {
     match &args.what {
         What::Boot(args) => boot::run(args),
+        What::Ap(args) => ap::run(args),
         What::Exits(args) => exits::run(args),
     }
 }

@@ -38,6 +38,14 @@ pub(super) fn enable_virtualization() -> Result<(), &'static str> {
         .enable_this_cpu()
 }
 
+/// Makes what virtualization needs for a CPU that has not started.
+pub(super) fn prepare_virtualization(cpu: &PerCpu) -> Result<(), &'static str> {
+    BACKEND
+        .get()
+        .ok_or("no virtualization was found")?
+        .prepare(cpu)
+}
+
 /// Reads tables through the paging code's map.
 struct Firmware;
 

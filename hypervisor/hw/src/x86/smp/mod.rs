@@ -22,7 +22,7 @@ use super::cpu::checks::{self, Differences};
 use super::cpu::percpu::{self, MAX_CPUS, PerCpu};
 use super::cpu::{features, nmi, stacks};
 use super::paging::{self, StackKind};
-use super::{acpi, apic, asm, boot, time};
+use super::{acpi, apic, asm, boot, bring_up, time};
 use crate::machine::CpuId;
 use crate::{error, info, warn};
 
@@ -176,11 +176,10 @@ fn records(wanted: &[Wanted], options: &SmpOptions) -> Option<&'static [Record]>
     for (slot, Wanted { cpu, park }) in (1u32..).zip(wanted) {
         let block = percpu::allocate(slot, cpu.apic_id, cpu.uid);
         let stack = paging::new_stack(slot, StackKind::Main);
-        let (Some(stack), true) = (stack, stacks::give_guarded(block, slot)) else {
-            error!(
-                "No memory for the stacks of CPUs from APIC ID {:#x} on",
-                cpu.apic_id
-            );
+        let ready = stacks::give_guarded(block, slot)
+            && (*park || bring_up::prepare_virtualization(block).is_ok());
+        let (Some(stack), true) = (stack, ready) else {
+            error!("No memory for the CPUs from APIC ID {:#x} on", cpu.apic_id);
             break;
         };
         let faults = options.faults.iter().flatten();

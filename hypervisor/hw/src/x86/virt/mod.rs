@@ -13,6 +13,7 @@ mod svm;
 use x86_model::Gprs;
 use x86_model::virt::choice::{self, Extension};
 
+use super::cpu::percpu::PerCpu;
 use crate::machine::{Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup};
 use crate::mem::Stage2;
 use crate::mem::stage2::Format;
@@ -56,6 +57,13 @@ impl Backend {
         match self {
             #[cfg(CONFIG_AMD)]
             Backend::Svm => svm::enable_this_cpu(),
+        }
+    }
+
+    /// Makes what a CPU needs that has not started, so that many can start at once without a lock.
+    pub fn prepare(self, cpu: &PerCpu) -> Result<(), &'static str> {
+        match self {
+            Backend::Svm => svm::prepare(cpu),
         }
     }
 

@@ -5,6 +5,7 @@
 
 use core::arch::asm;
 use core::cell::{Cell, RefCell};
+use core::sync::atomic::Ordering;
 
 use x86_model::virt::svm::{
     AsidPool, AsidTag, EFER_SVME, MSR_VM_CR, MSR_VM_HSAVE_PA, VM_CR_SVMDIS,
@@ -14,6 +15,7 @@ use x86_model::{Hpa, PAGE_SIZE};
 use super::CAPABILITIES;
 use crate::mem::phys_to_virt;
 use crate::x86::asm::{rdmsr, wrmsr};
+use crate::x86::cpu::percpu::{self, PerCpu};
 use crate::x86::virt::{fpu, pages::Pages};
 
 const MSR_EFER: u32 = 0xc000_0080;
@@ -43,7 +45,6 @@ impl CpuBlock {
 
 /// Turns SVM on for this CPU; again is harmless.
 pub fn enable_this_cpu() -> Result<(), &'static str> {
-    let capabilities = CAPABILITIES.get().ok_or("AMD-V was not detected")?;
     fpu::enable_this_cpu();
     let vm_cr = rdmsr(MSR_VM_CR);
     if vm_cr & VM_CR_SVMDIS != 0 {
@@ -53,17 +54,24 @@ pub fn enable_this_cpu() -> Result<(), &'static str> {
     }
     // SAFETY: EFER keeps all other bits.
     unsafe { wrmsr(MSR_EFER, rdmsr(MSR_EFER) | EFER_SVME) };
-    let area = match rdmsr(MSR_VM_HSAVE_PA) {
-        0 => new_block(capabilities.asids)?,
-        area => Hpa(area),
-    };
+    if rdmsr(MSR_VM_HSAVE_PA) == 0 {
+        let cpu = percpu::this();
+        if cpu.virt.load(Ordering::Relaxed) == 0 {
+            prepare(cpu)?;
+        }
+        // SAFETY: a page that `prepare` made for this CPU and that nothing else uses.
+        unsafe { wrmsr(MSR_VM_HSAVE_PA, cpu.virt.load(Ordering::Relaxed) as u64) };
+    }
+    let area = Hpa(rdmsr(MSR_VM_HSAVE_PA));
     let host_vmcb = area.0 + HOST_PAGE * PAGE_SIZE;
-    // SAFETY: VMSAVE writes one page that `new_block` allocated for it.
+    // SAFETY: VMSAVE writes one page that `prepare` allocated for it.
     unsafe { asm!("vmsave rax", in("rax") host_vmcb, options(nostack, preserves_flags)) };
     Ok(())
 }
 
-fn new_block(asids: u32) -> Result<Hpa, &'static str> {
+/// Makes the pages of a CPU that has not started, so that it need not take the allocator's lock; or of this one.
+pub fn prepare(cpu: &PerCpu) -> Result<(), &'static str> {
+    let capabilities = CAPABILITIES.get().ok_or("AMD-V was not detected")?;
     let pages = Pages::new(3, 0).ok_or("no memory for the AMD-V save area")?;
     let area = pages.hpa();
     // The CPU keeps it for ever.
@@ -71,16 +79,13 @@ fn new_block(asids: u32) -> Result<Hpa, &'static str> {
     let block = CpuBlock {
         host_vmcb: Hpa(area.0 + HOST_PAGE * PAGE_SIZE),
         generation: Cell::new(0),
-        pool: RefCell::new(AsidPool::new(asids)),
+        pool: RefCell::new(AsidPool::new(capabilities.asids)),
     };
     block.generation.set(block.pool.borrow().generation());
-    // SAFETY: the third page is ours, aligned, larger than the block, and from here on only used as the block. The save
-    // area is a page that nothing else uses.
-    unsafe {
-        block_at(area).write(block);
-        wrmsr(MSR_VM_HSAVE_PA, area.0);
-    }
-    Ok(area)
+    // SAFETY: the third page is ours, aligned, larger than the block, and from here on only used as the block.
+    unsafe { block_at(area).write(block) };
+    cpu.virt.store(area.0 as usize, Ordering::Relaxed);
+    Ok(())
 }
 
 fn block_at(area: Hpa) -> *mut CpuBlock {
@@ -92,7 +97,7 @@ fn block_at(area: Hpa) -> *mut CpuBlock {
 pub fn this_cpu() -> &'static CpuBlock {
     let area = rdmsr(MSR_VM_HSAVE_PA);
     assert!(area != 0, "AMD-V is not enabled on this CPU");
-    // SAFETY: only `new_block` sets the MSR, to an area with an initialised block behind it that is never freed. The
+    // SAFETY: the MSR is only set to what `prepare` made, an area with an initialised block behind it that is never freed. The
     // block is not `Sync`: the reference stays on this CPU because vCPUs drop it in `leave`.
     unsafe { &*block_at(Hpa(area)) }
 }
