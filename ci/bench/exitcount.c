@@ -9,6 +9,8 @@
  * in decimal. With `profile=ID`, the file PATH.profile gets one line for each instruction of the hypervisor that ran in the
  * last interval ID of a CPU, `ADDRESS COUNT` in hexadecimal and decimal, in no order; this makes the run slower.
  *
+ * With `markers=hypervisor` the markers are the hypervisor's own.
+ *
  * Build: cc -O2 -Wall -shared -fPIC -fvisibility=hidden exitcount.c -o exitcount.so
  * Run: qemu-system-x86_64 -plugin exitcount.so,out=PATH ...
  */
@@ -53,6 +55,8 @@ struct hot {
 static struct hot *all_hot;
 static const char *profile_path;
 static long profiled = -1;
+/* Where markers are looked for. */
+static bool markers_in_hypervisor;
 /* The CPU in the profiled interval, or -1: one at a time. */
 static volatile int profiling = -1;
 
@@ -141,7 +145,7 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
     for (size_t i = 0; i < n; i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
         bool upper = qemu_plugin_insn_vaddr(insn) >= UPPER_HALF;
-        uint32_t marker = upper ? 0 : marker_of(insn);
+        uint32_t marker = upper == markers_in_hypervisor ? marker_of(insn) : 0;
 
         /* One by one, not per block: a block may be left in its middle by an exit. */
         qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, QEMU_PLUGIN_INLINE_ADD_U64,
@@ -164,6 +168,8 @@ PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *in
             path = argv[i] + 4;
         } else if (strncmp(argv[i], "profile=", 8) == 0) {
             profiled = strtol(argv[i] + 8, NULL, 10);
+        } else if (strcmp(argv[i], "markers=hypervisor") == 0) {
+            markers_in_hypervisor = true;
         } else {
             fprintf(stderr, "exitcount: unknown argument %s\n", argv[i]);
             return -1;

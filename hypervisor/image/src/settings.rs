@@ -99,6 +99,7 @@ pub fn cpus(o: &Options) -> CpuOptions {
             no_smp: o.nosmp,
             serial: o.ap_bringup == ApBringup::Serial,
             delays: o.ap_delays,
+            ipi_bench: o.ipi_bench,
             no_siblings: o.smt == Some(false),
             faults: o.ap_fault.map(|f| f.map(|(id, what)| (id, fault(what)))),
         },

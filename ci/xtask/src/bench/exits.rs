@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> Result<bool> {
 }
 
 /// Compiles `ci/bench/exitcount.c`.
-fn plugin() -> Result<PathBuf> {
+pub fn plugin() -> Result<PathBuf> {
     let out = paths::target().join("bench/exitcount.so");
     fs::create_dir_all(paths::target().join("bench"))?;
     let mut cc = exec::command(

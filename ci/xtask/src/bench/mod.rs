@@ -3,6 +3,7 @@
 mod ap;
 mod boot;
 mod exits;
+mod ipi;
 
 use anyhow::Result;
 
@@ -19,6 +20,8 @@ enum What {
     Boot(boot::Args),
     /// Time until all CPUs are up, all at once against one by one, beside Xen 4.17.
     Ap(ap::Args),
+    /// TLB flushes on other CPUs for each way of addressing: time, register writes, instructions of the sender.
+    Ipi(ipi::Args),
     /// Instructions of the hypervisor per guest exit, counted exactly, beside Xen 4.17.
     Exits(exits::Args),
 }
@@ -28,6 +31,7 @@ pub fn run(args: &Args) -> Result<bool> {
     match &args.what {
         What::Boot(args) => boot::run(args),
         What::Ap(args) => ap::run(args),
+        What::Ipi(args) => ipi::run(args),
         What::Exits(args) => exits::run(args),
     }
 }

@@ -67,6 +67,8 @@ pub struct Options {
     pub ap_bringup: ApBringup,
     /// With the pauses that old CPUs need between the messages that start them.
     pub ap_delays: bool,
+    /// TLB flushes to measure at boot; 0 for none.
+    pub ipi_bench: u32,
     /// What goes wrong on purpose in the start of CPUs, by APIC ID.
     pub ap_fault: [Option<(u32, ApFault)>; 4],
     /// Switch local APICs to x2APIC mode.
@@ -116,6 +118,7 @@ impl Default for Options {
             smt: None,
             ap_bringup: ApBringup::Parallel,
             ap_delays: false,
+            ipi_bench: 0,
             ap_fault: [None; 4],
             x2apic: true,
             x2apic_mode: None,

@@ -80,6 +80,7 @@ pub static OPTIONS: &[Spec] = &[
     set("guest_loglvl", "= <level>[/<rate-limited level>]", "Which messages on behalf of guests are printed.", |o, a| { o.guest_loglvl = LogLevels::parse(a.text()?)?; Ok(()) }),
     none("hap", BOOL, "nested paging is always used"),
     set("iommu", "= <boolean> | List of [ required | verbose | debug | intremap | intpost | qinval | amd-iommu-perdev-intremap ]", "Use of the IOMMU.", iommu),
+    set("ipi-bench", "= <number>", "Measure so many TLB flushes on other CPUs at boot.", |o, a| { o.ipi_bench = a.number()?; Ok(()) }),
     none("lapic", "", "the local APIC is always used"),
     set("loglvl", "= <level>[/<rate-limited level>]", "Which hypervisor messages are printed.", |o, a| { o.loglvl = LogLevels::parse(a.text()?)?; Ok(()) }),
     set("maxcpus", "= <number>", "Use at most that many CPUs.", |o, a| { o.maxcpus = Some(a.number()?); Ok(()) }),

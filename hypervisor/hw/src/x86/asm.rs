@@ -109,6 +109,30 @@ pub unsafe fn compare_exchange_128(
     [low, high] == old
 }
 
+/// Start of a stretch whose instructions the emulator's counter counts (`ci/bench/exitcount.c`): a no-op.
+#[inline(always)]
+pub fn count_from() {
+    // SAFETY: a no-op whose operand is not accessed. Not `nomem`: what is measured must not move across it.
+    unsafe {
+        asm!(
+            "nop dword ptr [rax + 0x7e000001]",
+            options(nostack, preserves_flags)
+        )
+    }
+}
+
+/// End of such a stretch.
+#[inline(always)]
+pub fn count_to() {
+    // SAFETY: as in `count_from`.
+    unsafe {
+        asm!(
+            "nop dword ptr [rax + 0x7e010001]",
+            options(nostack, preserves_flags)
+        )
+    }
+}
+
 /// Spin-loop hint.
 #[inline(always)]
 pub fn pause() {

@@ -116,6 +116,7 @@ pub fn bring_up(boot: &BootInfo, options: &CpuOptions) -> Result<Metal, &'static
     }
     let block = percpu::this();
     block.set_apic_id(apic::hardware_id());
+    apic::enlist(block);
     if !stacks::give_guarded(block, 0) {
         return Err("not enough memory for the boot CPU's trap stacks");
     }

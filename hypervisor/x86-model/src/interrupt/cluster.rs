@@ -99,6 +99,15 @@ impl<W: Word, const N: usize> Clusters<W, N> {
         (up != 0 && tag != 0).then(|| (tag - 1) << 16 | up)
     }
 
+    /// Whether a slot, and so every one behind it, never had a member.
+    #[inline]
+    pub fn is_free(&self, slot: u16) -> bool {
+        match self.slots.get(usize::from(slot)) {
+            Some(s) => s.cluster.load(Ordering::Acquire) == 0,
+            None => true,
+        }
+    }
+
     /// Number of slots in use, those of emptied clusters included.
     pub fn len(&self) -> usize {
         self.slots

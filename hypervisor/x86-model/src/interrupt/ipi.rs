@@ -1,5 +1,7 @@
 //! Messages from one CPU to others: which destinations are written, for each kind of addressing.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use super::cluster::{Clusters, Place};
 use super::driver::{ExternalAddressing, IpiAddressing};
 use crate::sync::Word;
@@ -32,49 +34,129 @@ impl Destination {
 /// Clusters that one pass gathers: enough for 1024 CPUs with consecutive APIC IDs.
 const WINDOW: usize = 64;
 
+/// The CPUs that are up, by CPU number, as messages name them: 64 in each of `B` blocks. Written by the CPU that brings them
+/// up or takes them away.
+pub struct Roster<W, const B: usize> {
+    apic_ids: [[W; 64]; B],
+    /// [`Place::pack`]ed, or 0.
+    places: [[W; 64]; B],
+    /// Not 0 once there was a CPU without a place.
+    unplaced: W,
+}
+
+impl<const B: usize> Roster<AtomicU32, B> {
+    /// Without CPUs.
+    pub const fn empty() -> Self {
+        Self {
+            apic_ids: [const { [const { AtomicU32::new(0) }; 64] }; B],
+            places: [const { [const { AtomicU32::new(0) }; 64] }; B],
+            unplaced: AtomicU32::new(0),
+        }
+    }
+}
+
+impl<W: Word, const B: usize> Roster<W, B> {
+    /// A CPU is up. A number beyond the table is ignored.
+    pub fn set(&self, cpu: u32, target: Target) {
+        let (block, n) = (cpu as usize / 64, cpu as usize % 64);
+        if let (Some(ids), Some(places)) = (self.apic_ids.get(block), self.places.get(block)) {
+            ids[n].store(target.apic_id, Ordering::Relaxed);
+            places[n].store(target.place.map_or(0, Place::pack), Ordering::Release);
+            if target.place.is_none() {
+                self.unplaced.store(1, Ordering::Release);
+            }
+        }
+    }
+
+    /// Calls `f` with APIC ID and place of each CPU of the mask.
+    #[inline(always)]
+    fn each(&self, mask: &[u64], mut f: impl FnMut(&W, &W)) {
+        for ((&bits, ids), places) in mask.iter().zip(&self.apic_ids).zip(&self.places) {
+            let mut bits = bits;
+            while bits != 0 {
+                let n = bits.trailing_zeros() as usize;
+                f(&ids[n], &places[n]);
+                bits &= bits - 1;
+            }
+        }
+    }
+}
+
 impl IpiAddressing {
-    /// Calls `write` once for each message that is needed to reach all targets: one per target in physical mode, one per
-    /// cluster otherwise. Targets may come in any order; a second mention of one is not a second message to it, except in
-    /// physical mode. A target that has left the table is not named; one that never had a logical ID is named by its
-    /// APIC ID.
+    /// Calls `write` once for each message that is needed to reach the CPUs of `mask` (a bit for each CPU number): one per
+    /// CPU in physical mode, one per cluster otherwise, whatever the order of their numbers. A CPU that has left the
+    /// clusters' table is not named; one that never had a logical ID is named by its APIC ID.
     #[inline]
-    pub fn deliver<W: Word, const N: usize>(
+    pub fn deliver<W: Word, const C: usize, const B: usize>(
         self,
-        clusters: &Clusters<W, N>,
-        targets: impl Iterator<Item = Target> + Clone,
+        clusters: &Clusters<W, C>,
+        roster: &Roster<W, B>,
+        mask: &[u64],
         mut write: impl FnMut(Destination),
     ) {
         if self == Self::Physical {
-            targets.for_each(|t| write(Destination::physical(t.apic_id)));
+            roster.each(mask, |id, _| {
+                write(Destination::physical(id.load(Ordering::Relaxed)));
+            });
             return;
         }
-        let mut start = 0;
-        loop {
-            let mut members = [0u16; WINDOW];
-            let (mut used, mut more) = (0, false);
-            for t in targets.clone() {
-                match t.place {
-                    Some(p) => match usize::from(p.slot).checked_sub(start) {
-                        Some(at) if at < WINDOW => {
-                            members[at] |= p.bit;
-                            used = used.max(at + 1);
-                        }
-                        Some(_) => more = true,
-                        None => {}
-                    },
-                    None if start == 0 => write(Destination::physical(t.apic_id)),
-                    None => {}
+        // The loops over CPUs are what the sender pays for, so they decide nothing that can be decided before.
+        if roster.unplaced.load(Ordering::Acquire) != 0 {
+            roster.each(mask, |id, place| {
+                if place.load(Ordering::Acquire) == 0 {
+                    write(Destination::physical(id.load(Ordering::Relaxed)));
                 }
+            });
+        }
+        let mut start = 0;
+        while !clusters.is_free(start) {
+            let mut members = [0u16; WINDOW];
+            if start == 0 && clusters.is_free(WINDOW as u16) {
+                roster.each(mask, |_, place| {
+                    let place = place.load(Ordering::Acquire);
+                    members[(place >> 16) as usize % WINDOW] |= place as u16;
+                });
+            } else {
+                roster.each(mask, |_, place| {
+                    let place = place.load(Ordering::Acquire);
+                    let at = (place >> 16).wrapping_sub(start.into()) as usize;
+                    if let Some(m) = members.get_mut(at) {
+                        *m |= place as u16;
+                    }
+                });
             }
-            for (slot, &members) in (start..).zip(&members[..used]) {
-                if let Some(id) = clusters.logical_id(slot as u16, members) {
+            for (slot, &members) in (start..).zip(&members) {
+                if clusters.is_free(slot) {
+                    break;
+                }
+                if members != 0
+                    && let Some(id) = clusters.logical_id(slot, members)
+                {
                     write(Destination { id, logical: true });
                 }
             }
-            if !more {
-                return;
-            }
-            start += WINDOW;
+            start += WINDOW as u16;
+        }
+    }
+}
+
+/// Calls `write` once for each cluster, for everyone in the table but `me`. CPUs that are about to report are in it too.
+#[inline]
+pub fn deliver_to_others<W: Word, const C: usize>(
+    clusters: &Clusters<W, C>,
+    me: Option<Place>,
+    mut write: impl FnMut(Destination),
+) {
+    for slot in 0..C as u16 {
+        if clusters.is_free(slot) {
+            return;
+        }
+        let others = match me {
+            Some(me) if me.slot == slot => !me.bit,
+            _ => u16::MAX,
+        };
+        if let Some(id) = clusters.logical_id(slot, others) {
+            write(Destination { id, logical: true });
         }
     }
 }
@@ -133,26 +215,44 @@ pub fn needs_fence(x2apic: bool, vendor: &[u8; 12]) -> bool {
 mod tests {
     use super::*;
     use crate::regs::apic::x2apic_ldr;
-    use core::sync::atomic::AtomicU32;
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
     use std::vec::Vec;
 
     type Table = Clusters<AtomicU32, 128>;
 
-    fn cpus(ids: &[u32], table: &Table) -> Vec<Target> {
-        ids.iter()
+    struct Machine {
+        table: Table,
+        roster: Roster<AtomicU32, 5>,
+        all: Vec<Target>,
+    }
+
+    /// CPUs numbered in the order of `ids`.
+    fn machine(ids: &[u32]) -> Machine {
+        let (table, roster) = (Table::empty(), Roster::empty());
+        let all: Vec<Target> = ids
+            .iter()
             .map(|&apic_id| Target {
                 apic_id,
                 place: table.join(x2apic_ldr(apic_id)),
             })
-            .collect()
+            .collect();
+        for (n, t) in all.iter().enumerate() {
+            roster.set(n as u32, *t);
+        }
+        Machine { table, roster, all }
     }
 
-    fn messages(how: IpiAddressing, table: &Table, targets: &[Target]) -> Vec<Destination> {
-        let mut all = Vec::new();
-        how.deliver(table, targets.iter().copied(), |d| all.push(d));
-        all
+    impl Machine {
+        fn messages(&self, how: IpiAddressing, chosen: impl Fn(usize) -> bool) -> Vec<Destination> {
+            let mut mask = [0u64; 5];
+            for n in (0..self.all.len()).filter(|&n| chosen(n)) {
+                mask[n / 64] |= 1 << (n % 64);
+            }
+            let mut sent = Vec::new();
+            how.deliver(&self.table, &self.roster, &mask, |d| sent.push(d));
+            sent
+        }
     }
 
     /// The APIC IDs that x2APIC hardware would hand the message to.
@@ -166,30 +266,61 @@ mod tests {
 
     #[test]
     fn one_message_per_cluster_whatever_the_order() {
-        let table = Table::empty();
-        let all = cpus(&[40, 0, 17, 1, 16, 2], &table);
-        let sent = messages(IpiAddressing::Cluster, &table, &all);
-        let ids: Vec<u32> = sent.iter().map(|d| d.id).collect();
-        assert_eq!(ids, [0x0002_0100, 0x0000_0007, 0x0001_0003]);
-        assert_eq!(messages(IpiAddressing::Physical, &table, &all).len(), 6);
+        let m = machine(&[40, 0, 17, 1, 16, 2]);
+        let ids = |sent: Vec<Destination>| sent.iter().map(|d| d.id).collect::<Vec<u32>>();
+        let sent = m.messages(IpiAddressing::Cluster, |_| true);
+        assert_eq!(ids(sent), [0x0002_0100, 0x0000_0007, 0x0001_0003]);
+        assert_eq!(m.messages(IpiAddressing::Physical, |_| true).len(), 6);
+        let mut others = Vec::new();
+        deliver_to_others(&m.table, m.all[1].place, |d| others.push(d));
+        assert_eq!(ids(others), [0x0002_0100, 0x0000_0006, 0x0001_0003]);
     }
 
     #[test]
     fn flat_is_one_cluster_of_eight() {
-        let table = Table::empty();
-        let all: Vec<Target> = (0..8)
-            .map(|n| Target {
-                apic_id: n * 2,
-                place: table.join(1 << n),
-            })
-            .collect();
-        let sent = messages(IpiAddressing::Flat, &table, &all[1..4]);
+        let m = machine(&[]);
+        for n in 0..8 {
+            let place = m.table.join(1 << n);
+            m.roster.set(
+                n,
+                Target {
+                    apic_id: n * 2,
+                    place,
+                },
+            );
+        }
+        let mut sent = Vec::new();
+        IpiAddressing::Flat.deliver(&m.table, &m.roster, &[0b1110], |d| sent.push(d));
         assert_eq!(
             sent,
             [Destination {
                 id: 0b1110,
                 logical: true
             }]
+        );
+    }
+
+    #[test]
+    fn a_cpu_without_a_logical_id_is_named_by_its_own() {
+        let m = machine(&[0, 1]);
+        m.roster.set(
+            2,
+            Target {
+                apic_id: 77,
+                place: None,
+            },
+        );
+        let mut sent = Vec::new();
+        IpiAddressing::Cluster.deliver(&m.table, &m.roster, &[0b110], |d| sent.push(d));
+        assert_eq!(
+            sent,
+            [
+                Destination::physical(77),
+                Destination {
+                    id: 2,
+                    logical: true
+                }
+            ]
         );
     }
 
@@ -217,8 +348,7 @@ mod tests {
 
     #[test]
     fn device_interrupts_in_both_ways() {
-        let table = Table::empty();
-        let all = cpus(&[3, 5, 20], &table);
+        let Machine { table, all, .. } = machine(&[3, 5, 20]);
         let (physical, cluster) = (ExternalAddressing::Physical, ExternalAddressing::Cluster);
         assert_eq!(
             physical.destination(&table, all[2]),
@@ -246,12 +376,11 @@ mod tests {
             pick in any::<u64>(),
             gone in any::<prop::sample::Index>(),
         ) {
-            let table = Table::empty();
-            let all = cpus(&up, &table);
-            let chosen: Vec<Target> = all.iter().copied().enumerate().filter(|(i, _)| pick >> (i % 64) & 1 != 0).map(|(_, t)| t).collect();
-            let wanted: BTreeSet<u32> = chosen.iter().map(|t| t.apic_id).collect();
+            let m = machine(&up);
+            let chosen = |n: usize| pick >> (n % 64) & 1 != 0;
+            let wanted: BTreeSet<u32> = m.all.iter().enumerate().filter(|(n, _)| chosen(*n)).map(|(_, t)| t.apic_id).collect();
             for how in [IpiAddressing::Physical, IpiAddressing::Cluster] {
-                let sent = messages(how, &table, &chosen);
+                let sent = m.messages(how, chosen);
                 let mut seen = BTreeMap::new();
                 for id in sent.iter().flat_map(|&d| reached(d)) {
                     *seen.entry(id).or_insert(0) += 1;
@@ -264,11 +393,14 @@ mod tests {
                 }
             }
             // A CPU that was unplugged is never named again, the others still are.
-            let gone = all[gone.index(all.len())];
-            table.leave(gone.place.unwrap());
-            let after: BTreeSet<u32> = messages(IpiAddressing::Cluster, &table, &all).into_iter().flat_map(reached).collect();
+            let gone = m.all[gone.index(m.all.len())];
+            m.table.leave(gone.place.unwrap());
+            let after: BTreeSet<u32> = m.messages(IpiAddressing::Cluster, |_| true).into_iter().flat_map(reached).collect();
             let left: BTreeSet<u32> = up.iter().copied().filter(|&id| id != gone.apic_id).collect();
-            prop_assert_eq!(after, left);
+            prop_assert_eq!(&after, &left);
+            let mut others = Vec::new();
+            deliver_to_others(&m.table, gone.place, |d| others.push(d));
+            prop_assert_eq!(others.into_iter().flat_map(reached).collect::<BTreeSet<_>>(), left);
         }
     }
 }

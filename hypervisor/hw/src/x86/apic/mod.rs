@@ -23,9 +23,10 @@ use super::cpu::percpu::{self, PerCpu};
 use super::cpu::{features, msr as safe};
 use crate::{info, warn};
 pub(super) use send::{
-    join, leave, send, send_init, send_init_deassert, send_nmi, send_startup, settle,
+    enlist, join, leave, send, send_by, send_init, send_init_deassert, send_nmi, send_startup,
+    settle,
 };
-pub use send::{send_many, send_others};
+pub use send::{send_mask, send_others};
 
 /// The destination mode of a build whose administrator and firmware say nothing.
 const BUILD_DEFAULT: X2apicMode = if cfg!(CONFIG_X2APIC_PHYSICAL) {

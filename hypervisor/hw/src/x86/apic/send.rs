@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use x86_model::interrupt::cluster::{Clusters, Place};
 use x86_model::interrupt::driver::IpiAddressing;
-use x86_model::interrupt::ipi::{self, Destination, Presence, Target};
+use x86_model::interrupt::ipi::{self, Destination, Presence, Roster, Target};
 use x86_model::regs::apic::{self, reg};
 use x86_model::regs::msr;
 
@@ -15,6 +15,9 @@ use super::{X2APIC, driver, read, write};
 
 /// CPUs that can take logical messages. There cannot be more clusters than CPUs.
 static CLUSTERS: Clusters<AtomicU32, MAX_CPUS> = Clusters::<AtomicU32, MAX_CPUS>::empty();
+/// The CPUs that are up, by number.
+static ROSTER: Roster<AtomicU32, BLOCKS> = Roster::<AtomicU32, BLOCKS>::empty();
+const BLOCKS: usize = MAX_CPUS.div_ceil(64);
 /// CPUs that the firmware's tables mention; 0 while CPUs come or go.
 static LISTED: AtomicU32 = AtomicU32::new(0);
 /// x2APIC: the ICR's writes must be fenced.
@@ -49,16 +52,16 @@ pub(in crate::x86) fn leave(cpu: &PerCpu) {
     }
 }
 
+/// A CPU has its number: from here on it is among those that [`send_mask`] knows.
+pub(in crate::x86) fn enlist(cpu: &PerCpu) {
+    let place = Place::unpack(cpu.place.load(Ordering::Acquire));
+    let apic_id = cpu.apic_id();
+    ROSTER.set(cpu.id().0, Target { apic_id, place });
+}
+
 /// From here on no CPU comes or goes; `listed` are those that the firmware's tables mention in any way.
 pub(in crate::x86) fn settle(listed: u32) {
     LISTED.store(listed, Ordering::Release);
-}
-
-fn target(cpu: &PerCpu) -> Target {
-    Target {
-        apic_id: cpu.apic_id(),
-        place: Place::unpack(cpu.place.load(Ordering::Acquire)),
-    }
 }
 
 /// Orders what this CPU has stored before the messages that it is about to send.
@@ -114,20 +117,17 @@ pub(in crate::x86) fn send(target: &PerCpu, vector: u8) {
     one(target.apic_id(), apic::ICR_ASSERT | u32::from(vector));
 }
 
-/// Sends a fixed vector to a set of CPUs, in any order, with as few writes as the driver's addressing allows.
-pub fn send_many<'a>(targets: impl Iterator<Item = &'a PerCpu> + Clone, vector: u8) {
-    send_by(driver().ipi, targets, vector);
+/// Sends a fixed vector to the CPUs of a mask (a bit for each CPU number), with as few writes as the driver's addressing
+/// allows.
+pub fn send_mask(mask: &[u64], vector: u8) {
+    send_by(driver().ipi, mask, vector);
 }
 
-/// [`send_many`] with a certain addressing, which the APIC's mode must have.
-pub(in crate::x86) fn send_by<'a>(
-    how: IpiAddressing,
-    targets: impl Iterator<Item = &'a PerCpu> + Clone,
-    vector: u8,
-) {
+/// [`send_mask`] with a certain addressing, which the APIC's mode must have.
+pub(in crate::x86) fn send_by(how: IpiAddressing, mask: &[u64], vector: u8) {
     fence();
     let fixed = apic::ICR_ASSERT | u32::from(vector);
-    how.deliver(&CLUSTERS, targets.map(target), |to| command(to, fixed));
+    how.deliver(&CLUSTERS, &ROSTER, mask, |to| command(to, fixed));
 }
 
 /// Sends a fixed vector to every other CPU that is up: by one "all but self" where that is exact. Not for NMI context.
@@ -138,13 +138,18 @@ pub fn send_others(vector: u8) {
         up: percpu::count(),
         settled: listed != 0,
     };
+    let fixed = apic::ICR_ASSERT | u32::from(vector);
+    fence();
     if ipi::shorthand_is_exact(presence) {
-        fence();
-        let bits = apic::ICR_ASSERT | apic::ICR_ALL_BUT_SELF | u32::from(vector);
-        command(Destination::physical(0), bits);
-    } else {
+        command(Destination::physical(0), fixed | apic::ICR_ALL_BUT_SELF);
+    } else if driver().ipi == IpiAddressing::Physical {
         let me = percpu::this().id();
-        send_many(percpu::all().filter(move |c| c.id() != me), vector);
+        for cpu in percpu::all().filter(|c| c.id() != me) {
+            command(Destination::physical(cpu.apic_id()), fixed);
+        }
+    } else {
+        let me = Place::unpack(percpu::this().place.load(Ordering::Relaxed));
+        ipi::deliver_to_others(&CLUSTERS, me, |to| command(to, fixed));
     }
 }
 

@@ -18,6 +18,8 @@ pub const CONSOLE: u8 = 0xe0;
 pub const IOMMU: u8 = 0xe1;
 /// Kick: leave guest mode or idle.
 pub const KICK: u8 = 0xf0;
+/// TLB flush, for `ipi-bench=`.
+pub const FLUSH: u8 = 0xef;
 /// Local APIC timer.
 pub const TIMER: u8 = 0xf1;
 /// Local APIC error.

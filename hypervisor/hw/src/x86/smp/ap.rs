@@ -7,7 +7,7 @@ use x86_model::callin::{Report, Stage};
 use super::super::cpu::percpu;
 use super::super::cpu::{self, checks};
 use super::super::{apic, asm, bring_up, time};
-use super::{ApFault, Record, tsc};
+use super::{ApFault, Record, flush, tsc};
 use crate::machine::CpuId;
 
 /// Where sleeping CPUs go; null while they sleep.
@@ -106,7 +106,12 @@ fn sleep() -> fn(CpuId) -> ! {
             return unsafe { core::mem::transmute::<*mut (), fn(CpuId) -> !>(entry) };
         }
         asm::halt_for_interrupt();
-        if ENTRY.load(Ordering::Acquire).is_null() && percpu::this().take_vector().is_some() {
+        if ENTRY.load(Ordering::Acquire).is_null()
+            && let Some(vector) = percpu::this().take_vector()
+        {
+            if vector == apic::vectors::FLUSH {
+                flush::serve();
+            }
             apic::eoi();
         }
     }

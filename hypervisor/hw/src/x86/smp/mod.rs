@@ -6,6 +6,7 @@
 //! in time is named with the last stage it reached, and left out; if it comes later, it finds itself given up and halts.
 
 mod ap;
+mod flush;
 mod trampoline;
 mod tsc;
 
@@ -59,6 +60,8 @@ pub struct SmpOptions {
     pub delays: bool,
     /// `smt=off`: siblings are parked.
     pub no_siblings: bool,
+    /// `ipi-bench=`: flushes to measure for each way of addressing; 0 for none.
+    pub ipi_bench: u32,
     /// `ap-fault=`: APIC IDs and what goes wrong there.
     pub faults: [Option<(u32, ApFault)>; 4],
 }
@@ -125,6 +128,9 @@ pub fn start_aps(options: &SmpOptions) -> u32 {
     );
     if parked != 0 {
         info!("Parked {parked} siblings (smt=off)");
+    }
+    if options.ipi_bench != 0 {
+        flush::measure(options.ipi_bench);
     }
     up
 }
@@ -257,6 +263,7 @@ fn settle(record: &'static Record) -> bool {
         Ok(Report::Up) => {
             // The selection is no longer than the table.
             let _ = percpu::publish(record.block);
+            apic::enlist(record.block);
         }
         Ok(Report::Parked) => return true,
         Ok(Report::Broken) => match record.why.get() {
