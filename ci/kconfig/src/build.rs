@@ -13,6 +13,8 @@ use crate::{Problem, list};
 /// Where the choices are.
 #[derive(Clone, Debug)]
 pub struct Located {
+    /// Root of the source tree.
+    pub root: PathBuf,
     /// The Kconfig file.
     pub kconfig: PathBuf,
     /// Directory of the defconfigs and of `.config`.
@@ -33,6 +35,7 @@ pub fn locate(from: &Path) -> Option<Located> {
         None => configs.join(".config"),
     };
     Some(Located {
+        root: root.to_owned(),
         kconfig: root.join("hypervisor/Kconfig"),
         configs,
         dotconfig,
@@ -42,12 +45,16 @@ pub fn locate(from: &Path) -> Option<Located> {
 impl Located {
     /// The symbols.
     pub fn tree(&self) -> Result<Tree, Problem> {
-        Tree::load(&self.kconfig)
+        Tree::load(&self.kconfig).map_err(|p| Problem {
+            file: format!("hypervisor/{}", p.file),
+            ..p
+        })
     }
 
     /// The lines of `.config`, and the wrong ones; none at all if there is no such file and the default one is meant.
     pub fn settings(&self) -> (DotConfig, Vec<Problem>) {
-        let name = self.dotconfig.display().to_string();
+        let name = self.dotconfig.strip_prefix(&self.root);
+        let name = name.unwrap_or(&self.dotconfig).display().to_string();
         if !self.dotconfig.exists() && self.dotconfig == self.configs.join(".config") {
             return (DotConfig::default(), Vec::new());
         }
@@ -67,7 +74,8 @@ impl Located {
 
 /// Gives the crate that is being built its configuration: a cfg `CONFIG_NAME` for each symbol that is `y` (all of them
 /// checked), `$OUT_DIR/config.rs` with the numbers and texts as constants, and `$OUT_DIR/config.gz`, the whole
-/// configuration. A wrong configuration ends the build with one line per problem.
+/// configuration. A wrong configuration ends a build for bare metal with one line per problem; a build for the host goes on
+/// without the lines that cannot be followed, and warns.
 pub fn build_script() {
     if let Err(problems) = run() {
         for line in list(&problems).lines() {
@@ -100,8 +108,15 @@ fn run() -> Result<(), Vec<Problem>> {
     let (settings, mut problems) = at.settings();
     let (config, more) = Config::new(&tree, &settings);
     problems.extend(more);
-    if !problems.is_empty() {
-        return Err(problems);
+    if env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "none") {
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+    } else {
+        // The tools that mend the configuration are built for the host and must not fail because of it.
+        for problem in &problems {
+            println!("cargo::warning={problem}");
+        }
     }
     cfgs(&config).iter().for_each(|line| println!("{line}"));
     let gz =

@@ -1,7 +1,7 @@
 //! The named configurations: right and minimal, what they change for callers, and their images for the VM tests.
 
 use super::report::Report;
-use crate::{build, config, exec};
+use crate::{build, config, exec, setup};
 use std::collections::BTreeMap;
 use vm_tests::VmTest;
 
@@ -16,6 +16,57 @@ pub fn check(name: &str, report: &mut Report) {
     cargo.env("KCONFIG_CONFIG", config::defconfig_file(name));
     let result = exec::step(&row, cargo);
     report.add(&row, result.map(drop).map_err(|e| format!("{e:#}")));
+}
+
+/// Name of [`wrong_lines`].
+pub const WRONG: &str = "kconfig/wrong-lines";
+
+/// A file whose lines cannot be followed, and what the build says of each.
+const MISTAKES: &[(&str, &str)] = &[
+    (
+        "CONFIG_NR_CPUS=9000",
+        ":1: CONFIG_NR_CPUS=9000 is outside of 1 to 4095",
+    ),
+    ("# CONFIG_HVM is not set", ""),
+    (
+        "CONFIG_AMD=y",
+        ":3: CONFIG_AMD=y, but it depends on `HVM`, and HVM=n",
+    ),
+    (
+        "CONFIG_SHED_NULL=y",
+        ":4: CONFIG_SHED_NULL: there is no such symbol",
+    ),
+    (
+        "CONFIG_DEBUG=maybe",
+        ":5: CONFIG_DEBUG=maybe: it must be y or n",
+    ),
+];
+
+/// A build for bare metal with a wrong file fails and names each wrong line, without the help of `cargo xtask build`.
+pub fn wrong_lines(report: &mut Report) {
+    let build = || -> anyhow::Result<exec::Output> {
+        let file = vmtest::paths::target().join("image/wrong.config");
+        let lines: Vec<&str> = MISTAKES.iter().map(|(line, _)| *line).collect();
+        std::fs::create_dir_all(file.parent().unwrap_or(&file))?;
+        std::fs::write(&file, lines.join("\n"))?;
+        let mut cargo = exec::cargo();
+        cargo.args(["build", "-p", "hv-hw", "--profile", "defconfig"]);
+        setup::metal_target_flags(&mut cargo);
+        cargo.env("KCONFIG_CONFIG", &file);
+        exec::collect(cargo, |_| {})
+    };
+    let verdict = match build() {
+        Err(error) => Err(format!("{error:#}")),
+        Ok(output) if output.ok => Err("the build accepts the file".into()),
+        Ok(output) => {
+            let said = |text: &str| output.lines.iter().any(|l| l.contains(text));
+            match MISTAKES.iter().find(|(_, text)| !said(text)) {
+                None => Ok(()),
+                Some((line, _)) => Err(format!("nothing is said of {line}:\n{}", output.tail())),
+            }
+        }
+    };
+    report.add(WRONG, verdict);
 }
 
 /// Builds the images that `tests` boot, and returns those tests whose image is there.

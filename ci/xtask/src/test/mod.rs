@@ -90,9 +90,13 @@ pub fn run(args: &Args) -> Result<bool> {
         .into_iter()
         .filter(|g| wanted(&format!("micro/{g}")) && args.peer != Some(Peer::None))
         .collect();
+    let wrong_lines = wanted(defconfigs::WRONG) && args.peer.is_none();
     if args.list {
         checks.iter().for_each(|c| println!("{c}"));
         configs.iter().for_each(|c| println!("kconfig/{c}"));
+        if wrong_lines {
+            println!("{}", defconfigs::WRONG);
+        }
         micro.iter().for_each(|g| println!("micro/{g}"));
         vm.iter().for_each(|t| println!("vm/{}", t.name));
         return Ok(true);
@@ -125,6 +129,9 @@ pub fn run(args: &Args) -> Result<bool> {
     configs
         .iter()
         .for_each(|name| defconfigs::check(name, &mut report));
+    if wrong_lines {
+        defconfigs::wrong_lines(&mut report);
+    }
     let vm = defconfigs::build(vm, &mut report);
     let mut image_ok = true;
     // With a peer the micro-guests still run on both; the VM tests run on the peer alone.
