@@ -12,6 +12,20 @@ const LOAD: &[&str] = &[
     "-device",
     "e1000e,netdev=n0,romfile=",
 ];
+const WIDE: &[&str] = &[
+    "-smp",
+    "1,sockets=300,cores=1,threads=1,maxcpus=300",
+    "-device",
+    "EPYC-x86_64-cpu,socket-id=299,core-id=0,thread-id=0",
+    "-drive",
+    "file={disk},if=none,id=d0,format=raw,snapshot=on",
+    "-device",
+    "ide-hd,bus=ide.0,drive=d0",
+    "-netdev",
+    "user,id=n0",
+    "-device",
+    "e1000e,netdev=n0,romfile=",
+];
 const EDU: &[&str] = &["-device", "edu,dma_mask=0xffffffff"];
 const INTEL: &str =
     "Interrupt remapping enabled: Intel VT-d, 1 unit, 1024 entries, 32-bit destinations";
@@ -83,6 +97,23 @@ pub fn rows() -> Vec<VmTest> {
             .steps(&[Step::See(
                 "interrupt with index 0x3ff dropped: the entry is not present (reason 0x22) (1 so far)",
             )]),
+        // The second CPU has APIC ID 299 (0x12b), which only a remapped interrupt can name.
+        load("intel-wide-id", Normal, "iommu-intel", INTEL)
+            .devices(WIDE)
+            .dom0_cmdline(MSI)
+            .steps(&[Step::See("to APIC 0x12b vector")]),
+        load("amd-wide-id", Full, "iommu-amd", AMD)
+            .devices(WIDE)
+            .dom0_cmdline(MSI)
+            .steps(&[Step::See("to APIC 0x12b vector")]),
+        // A DMAR table whose unit is not there.
+        on("silent-unit", Normal, "q35")
+            .devices(&["-acpitable", "sig=DMAR,rev=1,data={machines}/dmar-silent.bin"])
+            .script("boot")
+            .steps(&[
+                Step::See("VT-d unit 0 at 0xfed91000 does not answer, not used"),
+                Step::See("Interrupt remapping disabled: a unit does not answer"),
+            ]),
         load(
             "intel-xapic",
             Full,

@@ -66,7 +66,17 @@ impl Console {
             let hits = hits.filter_map(|(i, n)| {
                 find(&held.text[looked..], n.as_bytes()).map(|at| (at + looked, i))
             });
-            if let Some((at, index)) = hits.min() {
+            // A text that begins like one before it in the list decides only when it is clear that it is not that one.
+            let open = |at: usize, index: usize| {
+                let there = &held.text[at..];
+                needles[..index]
+                    .iter()
+                    .any(|n| there.len() < n.len() && n.as_bytes().starts_with(there))
+            };
+            let over = held.closed || Instant::now() >= until;
+            if let Some((at, index)) = hits.min()
+                && (over || !open(at, index))
+            {
                 *from = at + needles[index].len();
                 return Outcome::Found(index, line_at(&held.text, at));
             }
@@ -140,6 +150,39 @@ fn clean(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_that_comes_in_two_parts_is_not_taken_for_a_shorter_one() {
+        let console = Console::default();
+        let writer = console.clone();
+        console.push(b"it cannot start: no m");
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            writer.push(b"emory\n");
+        });
+        let needles = ["cannot start: no memory", "cannot start"];
+        let until = Instant::now() + Duration::from_secs(10);
+        let found = console.wait(&mut 0, &needles, until);
+        assert_eq!(
+            found,
+            Outcome::Found(0, "it cannot start: no memory".into())
+        );
+        late.join().expect("no panic");
+        // Another reason, or no more text: the shorter one.
+        let console = Console::default();
+        console.push(b"it cannot start: no disk\n");
+        assert!(matches!(
+            console.wait(&mut 0, &needles, until),
+            Outcome::Found(1, _)
+        ));
+        let console = Console::default();
+        console.push(b"it cannot start: no");
+        let soon = Instant::now() + Duration::from_millis(20);
+        assert!(matches!(
+            console.wait(&mut 0, &needles, soon),
+            Outcome::Found(1, _)
+        ));
+    }
 
     #[test]
     fn first_place_wins_and_text_is_used_once() {

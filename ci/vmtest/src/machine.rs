@@ -31,7 +31,8 @@ pub struct Machine {
     pub memory: String,
     /// Firmware.
     pub firmware: Firmware,
-    /// More QEMU arguments; `{disk}` stands for the path of the test disk image.
+    /// More QEMU arguments; `{disk}` stands for the path of the test disk image, `{machines}` for that of the directory
+    /// with the machine files.
     #[serde(default)]
     pub devices: Vec<String>,
     /// Seconds until a boot counts as hung, on an idle host.

@@ -2,6 +2,7 @@
 
 use crate::console::{Console, Outcome};
 use crate::machine::{Firmware, Machine};
+use crate::paths;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::Write;
@@ -76,8 +77,10 @@ pub fn args(machine: &Machine, boot: &Boot<'_>, dir: &Path) -> Result<Vec<String
         }
     }
     let disk = dir.join("disk.img").display().to_string();
+    let machines = paths::root().join("ci/machines").display().to_string();
     for device in &machine.devices {
-        add(&[&device.replace("{disk}", &disk)]);
+        let device = device.replace("{disk}", &disk);
+        add(&[&device.replace("{machines}", &machines)]);
     }
     Ok(args)
 }

@@ -139,17 +139,12 @@ fn start_vtd(
         Some((at.segment, requester::id(at)))
     });
     let mut found = vtd::Found::probe(dmar);
-    let abilities = found.abilities();
-    let extended = decide::vtd(facts, dmar.interrupt_remapping, &abilities)
-        .map_err(text)
-        .and_then(|extended| {
-            if found.missing {
-                Err(String::from("a unit does not answer"))
-            } else {
-                Ok(extended)
-            }
-        });
-    let extended = match extended {
+    let decided = if found.missing {
+        Err(String::from("a unit does not answer"))
+    } else {
+        decide::vtd(facts, dmar.interrupt_remapping, &found.abilities()).map_err(text)
+    };
+    let extended = match decided {
         Ok(extended) => extended,
         Err(why) => {
             found.release();
@@ -179,10 +174,10 @@ fn start_amd(
     facts.look().map_err(text)?;
     let sources = sources(ioapics, facts, |id| ivrs.ioapic(id));
     let found = amd::Found::probe(ivrs);
-    let format = decide::amd(facts, &found.features()).map_err(text)?;
     if found.missing {
         return Err(String::from("a unit does not answer"));
     }
+    let format = decide::amd(facts, &found.features()).map_err(text)?;
     let amd = found
         .enable(ivrs, format)
         .map_err(|()| String::from("AMD-Vi could not be started"))?;
