@@ -3,12 +3,14 @@
 mod common;
 
 use common::System;
+use hv_core::vcpu::Sleep;
 use hv_core::vcpu::exits::{self, Next};
 use hv_core::vcpu::run::{PcpuLocal, Turn};
 use hv_hw::machine::{CpuId, Exit, Stage2Fault};
 use x86_model::Gpa;
 use xen_abi::DomId;
 
+const RFLAGS_IF: u64 = 1 << 9;
 /// Far above the RAM of the test domains.
 const NOWHERE: Gpa = Gpa(0x7f_0000_0000);
 
@@ -47,4 +49,17 @@ fn page_tables_outside_of_memory_crash_the_guest_alone() {
             .shutdown_reason()
             .is_none()
     );
+}
+
+#[test]
+fn a_halt_waits_for_no_event_that_is_on_its_way() {
+    let system = System::new(1);
+    let vcpu = system.dom.vcpu(0).unwrap();
+    let mut local = vcpu.local.try_lock().unwrap();
+    local.ctx.sys.rflags = 2 | RFLAGS_IF;
+    for undelivered in [true, false] {
+        local.ctx.undelivered = undelivered;
+        let sleeps = local.try_sleep(&system.dom, vcpu, Sleep::Halted, None);
+        assert_eq!(sleeps, !undelivered);
+    }
 }

@@ -378,6 +378,8 @@ pub trait GuestContext: Send {
     /// Queues an event for the next entry; the one event that the hardware may still have to re-deliver has priority, and
     /// this returns false if there is one.
     fn inject(&mut self, event: Event) -> bool;
+    /// Whether an event that [`GuestContext::inject`] took has not reached the guest yet.
+    fn injecting(&self) -> bool;
     /// Asks for (or withdraws) [`Exit::InterruptWindow`] as soon as [`GuestContext::interruptible`] becomes true.
     fn request_window(&mut self, on: bool);
     /// Bytes at RIP that the hardware fetched for the last second-stage fault (decode assists); empty if it has none.

@@ -277,3 +277,9 @@ pub fn split_lock() {
         asm!("lock add qword ptr [{} + 60], 1", in(reg) &LINES.0, options(nostack));
     }
 }
+
+/// Halts until the next interrupt; with interrupts off until INIT or NMI.
+pub fn hlt() {
+    // SAFETY: the guest owns its processor.
+    unsafe { asm!("hlt", options(nomem, nostack, preserves_flags)) };
+}

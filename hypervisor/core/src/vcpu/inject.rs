@@ -28,7 +28,9 @@ impl VcpuLocal {
     /// Whether something could be delivered now: what the interrupt flag holds back does not end a sleep.
     pub fn has_deliverable(&self, domain: &Domain, vcpu: &Vcpu) -> bool {
         let maskable = || {
-            self.callback_vector(domain, vcpu).is_some() || self.lapic.pending_vector().is_some()
+            self.ctx.injecting()
+                || self.callback_vector(domain, vcpu).is_some()
+                || self.lapic.pending_vector().is_some()
         };
         self.nmi_pending || self.ctx.interrupts_enabled() && maskable()
     }

@@ -26,6 +26,8 @@ impl Hypervisor {
     /// Delivers an interrupt to one vCPU.
     pub fn deliver_to(&self, vcpu: &Vcpu, mode: DeliveryMode, vector: u8, level: bool) {
         let first = vcpu.post.deliver(mode, vector, level);
+        // Whoever goes down marks itself first and looks for INIT afterwards.
+        fence(Ordering::SeqCst);
         match mode {
             DeliveryMode::Startup => self.start_if_waiting(vcpu),
             // A vCPU that is down takes INIT without running.

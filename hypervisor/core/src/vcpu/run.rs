@@ -4,7 +4,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
 use hv_hw::machine::{CpuId, Exit, HostInterrupt};
 use hv_hw::{GuestContext, Machine};
@@ -210,7 +210,12 @@ impl Turn<'_> {
                     }
                     Next::Down => {
                         self.vcpu.up.store(false, Ordering::SeqCst);
-                        return State::Offline;
+                        fence(Ordering::SeqCst);
+                        // An INIT that came before was posted to a vCPU that was up: nobody else will act on it.
+                        self.local.merge_posted(self.vcpu);
+                        if self.local.reset.is_none() {
+                            return State::Offline;
+                        }
                     }
                 },
             }

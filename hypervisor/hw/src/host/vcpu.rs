@@ -15,6 +15,8 @@ pub struct FakeVcpu {
     pub sys: SystemState,
     /// What [`GuestContext::run`] returns, in order; then `Hlt`.
     pub script: VecDeque<Exit>,
+    /// An injected event has not reached the guest: what [`GuestContext::injecting`] says.
+    pub undelivered: bool,
     /// Events injected so far.
     pub injected: Vec<Event>,
     /// Whether a window was asked for.
@@ -100,6 +102,9 @@ impl GuestContext for FakeVcpu {
     fn inject(&mut self, event: Event) -> bool {
         self.injected.push(event);
         true
+    }
+    fn injecting(&self) -> bool {
+        self.undelivered
     }
     fn request_window(&mut self, on: bool) {
         self.window = on;

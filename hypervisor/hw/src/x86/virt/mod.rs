@@ -137,6 +137,7 @@ delegate! {
     interruptible(&) -> bool;
     interrupts_enabled(&) -> bool;
     inject(&mut, event: Event) -> bool;
+    injecting(&) -> bool;
     request_window(&mut, on: bool);
     fetched_bytes(&) -> &[u8];
     tpr(&) -> u8;

@@ -351,6 +351,11 @@ impl GuestContext for SvmVcpu {
         true
     }
 
+    #[inline]
+    fn injecting(&self) -> bool {
+        self.virq == Virq::Vector || self.vmcb.get().control.event_inj != 0
+    }
+
     /// The request ends with the exit that it asked for. While the virtual interrupt is taken, the end of its handler is
     /// waited for instead: the window can be opened then.
     #[inline]
