@@ -26,6 +26,7 @@ macro_rules! headers {
             &hvm::params::HEADER,
             &hvm::start_info::HEADER,
             &hvm::vcpu::HEADER,
+            &io::xs_wire::HEADER,
         ];
     };
 }
@@ -52,6 +53,8 @@ headers! {
 }
 
 pub mod hvm;
+pub mod io;
+pub mod linux;
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,9 @@ use hv_hw::sync::{SpinLock, rank};
 use hv_hw::{Hw, Machine};
 use xen_abi::DomId;
 
+use crate::console::input::{Input, Switch};
 use crate::domain::Domain;
+use crate::heartbeat::Heartbeat;
 use crate::irq::IrqMap;
 use crate::sched::Scheduler;
 use crate::vcpu::info::ClockSnapshot;
@@ -61,12 +63,15 @@ pub struct Hypervisor {
     pub irqs: IrqMap,
     /// Per-pCPU shared state.
     pub pcpus: Box<[Pcpu]>,
+    /// The watchdog over pCPUs.
+    pub heartbeat: Heartbeat,
     /// What to do when dom0 ends in a way that calls for a reboot.
     pub noreboot: bool,
     domains: SpinLock<Vec<Arc<Domain>>, { rank::DOMAIN_LIST }>,
     scale: (u32, i8),
     wall_offset: SpinLock<Wallclock, { rank::DEVICE }>,
     console_owner: AtomicU32,
+    pub(crate) input: SpinLock<Input, { rank::DEVICE }>,
     /// The earliest deadline of a domain's watchdog.
     pub(crate) watchdog_at: AtomicU64,
 }
@@ -81,7 +86,7 @@ pub struct Wallclock {
 }
 
 impl Hypervisor {
-    /// A system without domains on `hw`.
+    /// A system without domains on `hw`, without a watchdog.
     pub fn new(hw: Hw, identity: Identity, sched: Scheduler, noreboot: bool) -> Self {
         let cpus = hw.cpu_count();
         let (secs, nsecs) = hw.wallclock();
@@ -92,11 +97,13 @@ impl Hypervisor {
             sched,
             irqs: IrqMap::new(),
             pcpus: (0..cpus).map(|_| Pcpu::default()).collect(),
+            heartbeat: Heartbeat::new(cpus, 0),
             noreboot,
             domains: SpinLock::new(Vec::new()),
             scale,
             wall_offset: SpinLock::new(Wallclock { secs, nsecs }),
             console_owner: AtomicU32::new(0),
+            input: SpinLock::new(Input::new(Switch::default())),
             watchdog_at: AtomicU64::new(NEVER),
         }
     }

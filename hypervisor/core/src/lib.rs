@@ -5,11 +5,13 @@
 
 extern crate alloc;
 
+pub mod console;
 pub mod dom0;
 pub mod domain;
 pub mod evtchn;
 pub mod grant;
 pub mod guest;
+pub mod heartbeat;
 pub mod hvm;
 pub mod hypercall;
 pub mod hypervisor;

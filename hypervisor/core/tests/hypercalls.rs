@@ -279,3 +279,110 @@ fn a_stale_watcher_takes_no_new_deadline() {
     assert_eq!(v.wake_at.load(Ordering::SeqCst), u64::MAX);
     assert_eq!(v.sleep.load(Ordering::SeqCst), Sleep::Awake as u8);
 }
+
+#[test]
+fn console_input_is_switched_between_dom0_and_debug_keys() {
+    let s = System::new(1);
+    let type_in = |text: &[u8]| {
+        s.hv.hw.seen.lock().unwrap().console_in.extend(text);
+        s.hv.console_input();
+        let mut seen = s.hv.hw.seen.lock().unwrap();
+        String::from_utf8(std::mem::take(&mut seen.console)).unwrap()
+    };
+    let read = || {
+        let n = s.call(0, 18, [1, 16, ARG, 0, 0]);
+        s.peek::<16>(ARG)[..n as usize].to_vec()
+    };
+    // VIRQ_CONSOLE tells dom0.
+    s.poke_words(ARG, &[2, 0, 0]);
+    assert_eq!(s.call(0, 32, [1, ARG, 0, 0, 0]), 0);
+    assert_eq!(type_in(b"ls"), "");
+    let mut pending = [0; 1];
+    s.dom.shared_info.read(0, &mut pending);
+    assert_eq!(pending, [1]);
+    assert_eq!(read(), b"ls");
+    assert_eq!(
+        type_in(b"\x01\x01\x01"),
+        "(XEN) *** Serial input to Xen (type 'CTRL-a' three times to switch input)\n"
+    );
+    assert!(type_in(b"h").contains("(XEN)  key 'q' => domains and their vCPUs\n"));
+    assert_eq!(read(), b"", "dom0 gets none of it");
+    assert!(type_in(b"\x01\x01\x01").contains("DOM0"));
+    // What no interrupt has announced is found by reading, too.
+    s.hv.hw.seen.lock().unwrap().console_in.extend(b"x");
+    assert_eq!(read(), b"x");
+}
+
+#[test]
+fn debug_keys_show_what_is_there() {
+    let s = System::new(2);
+    s.add_guest(3, 1);
+    s.poke_words(ARG, &[2, 0, 0]);
+    assert_eq!(s.call(0, 32, [1, ARG, 0, 0, 0]), 0);
+    s.hv.irqs.set(
+        hv_core::irq::HostVector {
+            cpu: hv_hw::machine::CpuId(1),
+            vector: 0x31,
+        },
+        hv_core::irq::Binding {
+            domain: xen_abi::DomId::DOM0,
+            source: hv_core::irq::Source::Gsi {
+                gsi: 9,
+                mode: hv_hw::machine::LineMode {
+                    level: true,
+                    low: true,
+                },
+            },
+        },
+    );
+    let press = |key: u8| {
+        s.hv.debug_key(key);
+        let mut seen = s.hv.hw.seen.lock().unwrap();
+        String::from_utf8(std::mem::take(&mut seen.console)).unwrap()
+    };
+    let cases: &[(u8, &[&str])] = &[
+        (
+            b'q',
+            &[
+                "domain 0: 64 pages of RAM, 2 vCPUs, control domain",
+                "d0v1: up, not running",
+                "hypercalls 1",
+                "domain 3: 64 pages",
+            ],
+        ),
+        (b'r', &["run queues of", "d0v0: asleep", "d3v0: asleep"]),
+        (
+            b'e',
+            &[
+                "domain 0: 1 ports in use",
+                "Virq(2), vCPU 0",
+                "domain 3: 0 ports in use",
+            ],
+        ),
+        (b'i', &["CPU 1 vector 0x31", "gsi: 9"]),
+        (b'm', &["KiB of RAM"]),
+        (b'k', &["\n(XEN) CONFIG_NR_CPUS=", "CONFIG_HVM"]),
+        (b'h', &["key 'R' => reboot the machine", "key '*' =>"]),
+        (b'?', &["'?' is no debug key; 'h' lists them"]),
+    ];
+    for (key, parts) in cases {
+        let text = press(*key);
+        for part in *parts {
+            assert!(
+                text.contains(part),
+                "{}: {part} is not in\n{text}",
+                char::from(*key)
+            );
+        }
+        assert!(text.lines().all(|l| l.starts_with("(XEN) ")), "{text}");
+    }
+    assert_eq!(press(b'\r'), "");
+    let all = press(b'*');
+    assert!(all.contains("run queues") && all.contains("CONFIG_HVM") && !all.contains("rebooting"));
+    let end = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| s.hv.debug_key(b'R')));
+    let why = end.unwrap_err();
+    assert_eq!(
+        why.downcast_ref::<String>().unwrap(),
+        "power action: Reboot"
+    );
+}

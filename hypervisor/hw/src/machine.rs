@@ -80,6 +80,9 @@ pub trait Machine: Sync {
     /// Makes another CPU leave guest mode or its idle halt soon. A kick of this CPU does nothing.
     fn kick(&self, cpu: CpuId);
 
+    /// The watchdog found that `cpu` makes no progress for more than `seconds`: says where it is and stops the machine.
+    fn hangs(&self, cpu: CpuId, seconds: u64);
+
     /// Opens the interrupt window for an instant; the vector that arrived, if one did. It stays in service until
     /// [`Machine::eoi`]; kicks and the timer are acknowledged inside and reported as their own variants.
     fn take_interrupt(&self) -> Option<HostInterrupt>;

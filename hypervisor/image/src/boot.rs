@@ -7,6 +7,7 @@ use hv_core::dom0::acpi::{HostTable, IoApic};
 use hv_core::dom0::build::{self, BootModule, Dom0Plan, Input};
 use hv_core::dom0::memory::HostMemory;
 use hv_core::dom0::start::{self, Choices, Loaded};
+use hv_core::heartbeat::Heartbeat;
 use hv_core::hvm::platform::PortFacts;
 use hv_core::hypervisor::{Hypervisor, Identity};
 use hv_core::options::{self, Build, Options};
@@ -67,6 +68,7 @@ extern "C" fn xenolith_main(magic: u32, info: u32) -> ! {
     }
     free_modules(info);
     info!("{} MiB free for guests", frames::free_frames() >> 8);
+    hv.start_input(options.conswitch);
     settings::limit_log(&options);
     if !options.vga.keep {
         hv_hw::log::release_display();
@@ -122,7 +124,12 @@ fn hypervisor(metal: Metal, info: &BootInfo, options: &Options) -> Hypervisor {
         screen: info.screen,
         efi: info.efi_system_table.is_some(),
     };
-    Hypervisor::new(metal, identity, sched, options.noreboot)
+    let mut hv = Hypervisor::new(metal, identity, sched, options.noreboot);
+    if options.watchdog.on {
+        info!("Watchdog: {} s", options.watchdog.timeout_s);
+        hv.heartbeat = Heartbeat::new(cpus, options.watchdog.timeout_s);
+    }
+    hv
 }
 
 /// Unpacks and places the kernel. Every reason not to is one line, and the end.

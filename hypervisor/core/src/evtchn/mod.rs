@@ -16,6 +16,8 @@ mod virq;
 #[cfg(test)]
 mod tests;
 
+use alloc::format;
+use alloc::string::String;
 use core::sync::atomic::Ordering;
 
 use hv_hw::mem::FrameRef;
@@ -101,6 +103,33 @@ impl Evtchn {
     /// `EVTCHNOP_bind_vcpu`. ENOENT: no such vCPU; EINVAL: no such port, or one that cannot move.
     pub fn bind_vcpu(&self, port: u32, vcpu: u32) -> Result<(), Errno> {
         self.table.lock().bind_vcpu(port, vcpu)
+    }
+
+    /// A line for each port that is bound, for people; at most `most`. Returns the number of bound ports.
+    pub fn dump(&self, most: usize, line: &mut dyn FnMut(String)) -> usize {
+        let table = self.table.lock();
+        let mut bound = 0;
+        for number in 0..table.ports.len() {
+            let Ok(port) = table.ports.get(number) else {
+                break;
+            };
+            if !port.state.in_use() {
+                continue;
+            }
+            bound += 1;
+            if bound <= most {
+                let pending = if table.is_pending(number) == Ok(true) {
+                    ", pending"
+                } else {
+                    ""
+                };
+                line(format!(
+                    "  port {number}: {:?}, vCPU {}{pending}",
+                    port.state, port.vcpu
+                ));
+            }
+        }
+        bound
     }
 
     /// `EVTCHNOP_status`; `query` has the port and gets the answer.

@@ -72,7 +72,7 @@ fn read(call: &mut Call<'_, '_>, count: usize, buffer: u64) -> HcResult {
     }
     call.memory().probe_out(ptr(buffer), count.min(CHUNK))?;
     let mut chunk = [0u8; CHUNK];
-    let n = call.hv().hw.console_read(&mut chunk[..count.min(CHUNK)]);
+    let n = call.hv().console_take(&mut chunk[..count.min(CHUNK)]);
     call.memory().copy_out(ptr(buffer), &chunk[..n])?;
     Ok(n as u64)
 }

@@ -5,6 +5,7 @@
 //! virtual local APIC that the guest named; a line goes through the domain's virtual IO-APIC.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use hv_hw::Machine;
 use hv_hw::machine::{CpuId, LineMode};
@@ -73,6 +74,11 @@ impl IrqMap {
     /// The binding of a vector.
     pub fn get(&self, at: HostVector) -> Option<Binding> {
         self.bound.lock().get(&at).copied()
+    }
+
+    /// All bindings, by CPU and vector.
+    pub fn all(&self) -> Vec<(HostVector, Binding)> {
+        self.bound.lock().iter().map(|(a, b)| (*a, *b)).collect()
     }
 
     /// Sets or replaces the binding of a vector. The number of vectors bounds the table.

@@ -20,6 +20,7 @@ pub use serial::{Baud, Parity, SerialSetup};
 pub use table::{Effect, OPTIONS, Spec};
 pub use types::*;
 
+use crate::console::input::Switch;
 use value::Arg;
 
 /// Every option of the command line, typed, at its default where not given.
@@ -37,6 +38,8 @@ pub struct Options {
     pub guest_loglvl: LogLevels,
     /// Prefix of each console line.
     pub console_timestamps: Timestamps,
+    /// Who gets what is typed, and how that is changed.
+    pub conswitch: Switch,
     /// Wait for every character to leave the serial port.
     pub sync_console: bool,
     /// Size of the console ring in bytes; `None` chooses by the machine's size.
@@ -103,6 +106,7 @@ impl Default for Options {
             loglvl: LogLevels::HYPERVISOR,
             guest_loglvl: LogLevels::GUEST,
             console_timestamps: Timestamps::None,
+            conswitch: Switch::default(),
             sync_console: false,
             conring_size: None,
             vga: Vga::default(),

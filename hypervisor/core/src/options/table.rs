@@ -68,6 +68,7 @@ pub static OPTIONS: &[Spec] = &[
     set("conring_size", "= <size>", "Size of the console ring.", |o, a| { o.conring_size = Some(a.size()?); Ok(()) }),
     set("console", "= List of [ vga | com1 | com2 | none ]", "Where log output goes.", console),
     set("console_timestamps", "= none | date | datems | boot | raw", "Prefix of each console line.", timestamps),
+    set("conswitch", "= <letter>[x]", "The letter that, typed three times with Ctrl, changes who gets serial input; x leaves it with the hypervisor.", conswitch),
     none("cpufreq", "= none | dom0-kernel | xen | hwp", "CPU frequency is left to the firmware"),
     none("cpuidle", BOOL, "idle CPUs halt; deeper sleep states are not used"),
     none("dom0-iommu", "= List of [ passthrough | strict | map-inclusive | map-reserved ]", "dom0 is mapped one to one"),
@@ -242,6 +243,23 @@ fn console(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
         o.console = new;
     }
     result
+}
+
+fn conswitch(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
+    let text = arg.text()?;
+    let (letter, stay) = match text.as_bytes() {
+        [letter] => (*letter, false),
+        [letter, b'x'] => (*letter, true),
+        _ => (0, false),
+    };
+    o.conswitch.letter = match letter {
+        b'a'..=b'z' => Some(letter),
+        // Before `a`: Xen takes it for no key at all.
+        b'`' => None,
+        _ => return Err(format!("{text:?} is not a letter, or a letter and x")),
+    };
+    o.conswitch.stay = stay;
+    Ok(())
 }
 
 fn timestamps(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {

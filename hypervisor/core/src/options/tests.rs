@@ -232,6 +232,21 @@ fn vcpu_ranges() {
 }
 
 #[test]
+fn console_switch() {
+    let switch = |line| {
+        let s = clean(line).conswitch;
+        (s.letter, s.stay)
+    };
+    assert_eq!(switch(""), (Some(b'a'), false));
+    assert_eq!(switch("conswitch=bx"), (Some(b'b'), true));
+    assert_eq!(switch("conswitch=z"), (Some(b'z'), false));
+    assert_eq!(switch("conswitch=`"), (None, false));
+    for wrong in ["conswitch=1", "conswitch=ab", "conswitch=axx"] {
+        assert!(warning(wrong).contains("is not a letter"), "{wrong}");
+    }
+}
+
+#[test]
 fn x2apic_options_are_kept_apart() {
     let o = clean("x2apic_phys=1 x2apic-mode=mixed");
     assert_eq!(

@@ -2,6 +2,8 @@
 //! slower the heavier it is; the runnable one that has had the least runs next, for a bounded slice. A vCPU that slept
 //! comes back no further ahead than one slice, so that sleeping saves up no claim that starves others.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -182,6 +184,21 @@ impl Policy for Fair {
         let e = self.entities.iter().find(|e| e.key == key)?;
         let other = self.place(e, now_ns);
         self.mark(other)
+    }
+
+    fn dump(&self, line: &mut dyn FnMut(String)) {
+        for e in &self.entities {
+            let what = match e.state {
+                State::Asleep => String::from("asleep"),
+                State::Queued => String::from("waits for a CPU"),
+                State::Running(cpu) => format!("runs on CPU {}", cpu.0),
+            };
+            let ahead = e.virtual_ns.saturating_sub(self.floor) / 1000;
+            line(format!(
+                "  {}: {what}, weight {}, {ahead} us ahead of the last",
+                e.key, e.params.weight
+            ));
+        }
     }
 
     fn pick(&mut self, cpu: CpuId, now_ns: u64) -> Pick {

@@ -6,6 +6,7 @@ mod fair;
 mod null;
 
 use alloc::boxed::Box;
+use alloc::string::String;
 
 use hv_hw::machine::CpuId;
 use hv_hw::sync::{SpinLock, rank};
@@ -51,6 +52,8 @@ pub trait Policy: Send {
     fn wake(&mut self, vcpu: VcpuKey, now_ns: u64) -> Option<CpuId>;
     /// The vCPU that ran on `cpu` stops; it stays runnable or sleeps. Returns a pCPU that should choose again.
     fn put(&mut self, cpu: CpuId, now_ns: u64, runnable: bool) -> Option<CpuId>;
+    /// A line for each vCPU, for people.
+    fn dump(&self, line: &mut dyn FnMut(String));
     /// Chooses for `cpu`, which runs nothing.
     fn pick(&mut self, cpu: CpuId, now_ns: u64) -> Pick;
 }

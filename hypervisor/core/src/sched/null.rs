@@ -1,6 +1,8 @@
 //! The null policy: each vCPU is given a pCPU of its own when it first becomes known; nothing is ever shared. vCPUs for
 //! which no pCPU is left wait until one is free.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use hv_hw::machine::CpuId;
@@ -97,6 +99,16 @@ impl Policy for Null {
             e.runnable = runnable;
         }
         self.assign()
+    }
+    fn dump(&self, line: &mut dyn FnMut(String)) {
+        for e in &self.entities {
+            let place = match e.cpu {
+                Some(cpu) => format!("CPU {}", cpu.0),
+                None => String::from("no CPU is free"),
+            };
+            let what = if e.runnable { "runnable" } else { "asleep" };
+            line(format!("  {}: {what}, {place}", e.key));
+        }
     }
     fn pick(&mut self, cpu: CpuId, _now_ns: u64) -> Pick {
         let vcpu = self

@@ -128,11 +128,6 @@ impl Hypervisor {
         }
     }
 
-    /// Console input waits.
-    pub fn console_input(&self) {
-        self.raise_global_virq(xen_abi::virq::nr::CONSOLE);
-    }
-
     /// Makes every running vCPU of a domain leave guest mode.
     pub fn kick_domain(&self, domain: &Domain) {
         for v in domain.vcpus() {

@@ -25,6 +25,8 @@ pub struct PcpuLocal {
     armed: u64,
     /// The timer fired, or a deadline changed: look at the clock before the next entry.
     pub check_clock: bool,
+    /// When the watchdog wants to hear of this pCPU again.
+    beat_at: u64,
     /// vCPUs that last ran here and have a deadline.
     parked: Vec<VcpuRef>,
 }
@@ -51,12 +53,13 @@ impl PcpuLocal {
             slice_end: NEVER,
             armed: NEVER,
             check_clock: true,
+            beat_at: 0,
             parked: Vec::new(),
         }
     }
 
     /// Arms the hardware timer for the earliest of the slice's end, `deadline`, the parked vCPUs' deadlines and the
-    /// watchdogs.
+    /// guests' watchdogs, and the next beat.
     fn arm(&mut self, hv: &Hypervisor, deadline: u64) {
         let parked = self
             .parked
@@ -68,7 +71,8 @@ impl PcpuLocal {
             .slice_end
             .min(deadline)
             .min(parked)
-            .min(hv.watchdog_at());
+            .min(hv.watchdog_at())
+            .min(self.beat_at);
         if at != self.armed {
             self.armed = at;
             hv.hw.set_timer((at != NEVER).then_some(at));
@@ -94,6 +98,13 @@ impl PcpuLocal {
     /// Wakes parked vCPUs whose time has come; forgets those that run or moved elsewhere. Looks at the watchdogs.
     fn expire_parked(&mut self, hv: &Hypervisor, now: u64) {
         hv.bite(now);
+        if now >= self.beat_at {
+            let (next, silent) = hv.heartbeat.beat(self.cpu, now);
+            self.beat_at = next;
+            if let Some(cpu) = silent {
+                hv.hw.hangs(cpu, hv.heartbeat.timeout_s());
+            }
+        }
         let here = self.cpu.0;
         self.parked.retain(|v| {
             // One that moved is watched by its new home alone.

@@ -32,6 +32,8 @@ pub struct FakeMachine {
 pub struct Seen {
     /// Kicks sent.
     pub kicks: Vec<CpuId>,
+    /// CPUs that the watchdog found hanging.
+    pub hung: Vec<CpuId>,
     /// Timer of the (one) running CPU.
     pub timer: Option<u64>,
     /// Interrupts that [`Machine::take_interrupt`] will give.
@@ -107,6 +109,9 @@ impl Machine for FakeMachine {
     }
     fn kick(&self, cpu: CpuId) {
         self.seen().kicks.push(cpu);
+    }
+    fn hangs(&self, cpu: CpuId, _seconds: u64) {
+        self.seen().hung.push(cpu);
     }
     fn take_interrupt(&self) -> Option<HostInterrupt> {
         self.seen().interrupts.pop_front()

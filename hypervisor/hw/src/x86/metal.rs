@@ -10,7 +10,7 @@ use super::apic::{self, ioapic, vectors};
 use super::asm;
 use super::cpu::{features, msr, percpu};
 use super::virt::{self, Backend, GuestCpu};
-use super::{iommu, paging, power, time};
+use super::{iommu, paging, panic, power, time};
 use crate::machine::{
     CpuId, HostInterrupt, IoApicInfo, LineMode, Machine, MsiMessage, MsiSource, PowerAction,
     VcpuSetup,
@@ -118,6 +118,11 @@ impl Machine for Metal {
     #[inline]
     fn eoi(&self) {
         apic::eoi();
+    }
+    fn hangs(&self, cpu: CpuId, seconds: u64) {
+        if let Some(stuck) = percpu::of(cpu) {
+            panic::hang(stuck, seconds);
+        }
     }
     fn idle(&self, ready: &mut dyn FnMut() -> bool) {
         // A vector that an earlier halt recorded is still to be taken, and would be overwritten by the next one.

@@ -8,6 +8,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use spin::Once;
 
 use super::boot;
+use super::cpu::nmi;
+use super::cpu::percpu::PerCpu;
 use crate::log;
 use crate::log::symbols;
 use crate::machine::PowerAction;
@@ -89,6 +91,21 @@ impl fmt::Display for Me {
             None => f.write_str("CPU 0"),
         }
     }
+}
+
+/// The watchdog's end: another CPU has made no progress for more than `seconds`. That CPU may hold any lock, so it is asked first
+/// and reported once the locks are broken.
+pub(super) fn hang(stuck: &PerCpu, seconds: u64) -> ! {
+    let answered = nmi::ask(stuck);
+    begin();
+    crate::error!("****************************************");
+    crate::error!(
+        "Watchdog on {Me}: CPU {} stuck for more than {seconds} s at",
+        stuck.id().0
+    );
+    nmi::print(stuck, answered);
+    crate::error!("****************************************");
+    end()
 }
 
 /// Makes this CPU the only one that runs and the log usable.

@@ -46,20 +46,29 @@ pub(in crate::x86) fn show(cpu: &PerCpu) {
     if !cpu.stop.takes_nmi() {
         return;
     }
+    let answered = ask(cpu);
     crate::warn!("Where it is:");
+    print(cpu, answered);
+}
+
+/// Makes another CPU note where it is; whether it did within 10 ms.
+pub(in crate::x86) fn ask(cpu: &PerCpu) -> bool {
     cpu.trace_wanted.store(true, Ordering::Release);
     apic::send_nmi(cpu);
-    for _ in 0..100 {
+    (0..100).any(|_| {
         time::spin_us(100);
-        if !cpu.trace_wanted.load(Ordering::Acquire) {
-            for address in &cpu.trace {
-                match address.load(Ordering::Relaxed) {
-                    0 => break,
-                    a => crate::warn!("  {}", panic::Address(a)),
-                }
-            }
-            return;
-        }
+        !cpu.trace_wanted.load(Ordering::Acquire)
+    })
+}
+
+/// Logs the answer to [`ask`].
+pub(in crate::x86) fn print(cpu: &PerCpu, answered: bool) {
+    if !answered {
+        crate::warn!("  it does not take NMIs");
+        return;
     }
-    crate::warn!("  it does not take NMIs");
+    let addresses = cpu.trace.iter().map(|a| a.load(Ordering::Relaxed));
+    for address in addresses.take_while(|&a| a != 0) {
+        crate::warn!("  {}", panic::Address(address));
+    }
 }

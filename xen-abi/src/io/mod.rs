@@ -1,0 +1,3 @@
+//! Protocols between domains over shared pages (`io/`).
+
+pub mod xs_wire;
