@@ -173,7 +173,7 @@ impl Server {
 
     /// Removes a domain and every trace of its number: its nodes with all below them, its entries in permissions. A later
     /// domain may get the same number.
-    fn forget(&mut self, domid: DomId, host: &mut dyn Host) {
+    pub(super) fn forget(&mut self, domid: DomId, host: &mut dyn Host) {
         let link = self.domains.0.remove(&domid).flatten();
         self.dirty = true;
         if let Some(link) = link {

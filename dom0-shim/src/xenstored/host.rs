@@ -13,6 +13,9 @@ pub enum DomainState {
     Gone,
 }
 
+/// Where a domain's ring is, as far as the store moves it: requests read, replies written.
+pub type Indices = (u32, u32);
+
 /// Rings, event channels and the hypervisor, or a stand-in for them.
 pub trait Host {
     /// Maps a domain's ring page and binds its event channel. For the control domain the page is its kernel's.
@@ -29,6 +32,9 @@ pub trait Host {
 
     /// Empties a connected domain's ring and tells the domain so if it waits for that.
     fn reset_ring(&mut self, domid: DomId);
+
+    /// Where a connected domain's ring is.
+    fn indices(&self, domid: DomId) -> Option<Indices>;
 
     /// Lets go of a domain's page and event channel.
     fn disconnect(&mut self, domid: DomId);

@@ -104,6 +104,14 @@ impl Quotas {
         found.is_some()
     }
 
+    /// The same limits, nothing refused yet.
+    pub fn fresh(&self) -> Quotas {
+        Quotas {
+            limits: self.limits.clone(),
+            refusals: BTreeMap::new(),
+        }
+    }
+
     /// All limits.
     pub fn iter(&self) -> impl Iterator<Item = (Quota, usize)> {
         TABLE.iter().map(|(quota, ..)| (*quota, self.limit(*quota)))

@@ -238,6 +238,11 @@ impl Server {
         self.domains.connection(domid)
     }
 
+    /// Whose ring a connection is; `None` for a socket.
+    pub fn ring_domain(&self, conn: ConnId) -> Option<DomId> {
+        self.conns.get(&conn).and_then(|c| c.ring)
+    }
+
     /// Whether something changed that a restart must not lose; asking resets it.
     pub fn take_dirty(&mut self) -> bool {
         std::mem::take(&mut self.dirty)
@@ -246,6 +251,16 @@ impl Server {
     /// The nodes.
     pub fn tree(&self) -> &Tree {
         &self.tree
+    }
+
+    /// Whether every request is logged.
+    pub fn set_tracing(&mut self, on: bool) {
+        self.tracing = on;
+    }
+
+    /// The limits in force, for another server.
+    pub fn limits(&self) -> Quotas {
+        self.quotas.fresh()
     }
 
     /// Bytes of memory that wait for this client or came from it: bounded for guests.

@@ -15,6 +15,7 @@ use zerocopy::{FromBytes, IntoBytes};
 pub struct FakeHost {
     pub states: BTreeMap<DomId, DomainState>,
     pub refuse: bool,
+    pub indices: BTreeMap<DomId, (u32, u32)>,
     pub calls: Vec<String>,
     pub lines: Vec<String>,
 }
@@ -34,6 +35,9 @@ impl Host for FakeHost {
     }
     fn reset_ring(&mut self, domid: DomId) {
         self.calls.push(format!("reset {domid}"));
+    }
+    fn indices(&self, domid: DomId) -> Option<(u32, u32)> {
+        self.indices.get(&domid).copied()
     }
     fn disconnect(&mut self, domid: DomId) {
         self.calls.push(format!("disconnect {domid}"));

@@ -18,6 +18,7 @@ const MATRIX: &[(&str, &[&str])] = &[
     ("kconfig", &[]),
     ("xen-sys", &["xen-abi"]),
     ("xl", &["xen-sys", "xen-abi", "x86-model"]),
+    ("xenstore-tools", &["xen-sys", "xen-abi"]),
     ("dom0-shim", &["xen-sys", "xen-abi"]),
     ("abi-check", &["xen-abi"]),
     ("fuzz", &["xen-abi", "x86-model", "hv-hw", "hv-core"]),
