@@ -122,6 +122,26 @@ pub fn rows() -> Vec<VmTest> {
         )
         .dom0_cmdline(MSI)
         .cmdline("iommu=verbose,debug loglvl=all guest_loglvl=all x2apic=0"),
+        load("intel-cluster", Full, "iommu-intel", INTEL)
+            .dom0_cmdline(MSI)
+            .cmdline("x2apic-mode=cluster iommu=debug loglvl=all guest_loglvl=all")
+            .steps(&[
+                Step::See("Switched to APIC driver x2apic_cluster"),
+                Step::See("to set 0x2 vector"),
+            ]),
+        load("amd-cluster", Full, "iommu-amd", AMD)
+            .dom0_cmdline(MSI)
+            .cmdline("x2apic-mode=cluster iommu=debug loglvl=all guest_loglvl=all")
+            .steps(&[
+                Step::See("Switched to APIC driver x2apic_cluster"),
+                Step::See("to set 0x2 vector"),
+            ]),
+        load("intel-physical", Full, "iommu-intel", INTEL)
+            .dom0_cmdline(MSI)
+            .cmdline("x2apic-mode=physical iommu=debug loglvl=all guest_loglvl=all"),
+        load("amd-xapic", Full, "iommu-amd", AMD)
+            .dom0_cmdline(MSI)
+            .cmdline("x2apic=0 iommu=debug loglvl=all guest_loglvl=all"),
         on("intel-off", Full, "iommu-intel")
             .devices(LOAD)
             .disk(32)

@@ -175,10 +175,11 @@ impl State {
             let (used, all) = self.entries();
             guest_log!(
                 Debug,
-                "Remapping: {} {} entry {} to APIC {:#x} vector {:#x}, {used} of {all} entries in use",
+                "Remapping: {} {} entry {} to {} {:#x} vector {:#x}, {used} of {all} entries in use",
                 Id(sender),
                 if pin { "pin" } else { "message" },
                 handle.index,
+                if target.logical { "set" } else { "APIC" },
                 target.dest,
                 target.vector
             );
