@@ -61,8 +61,13 @@ impl Backend {
     }
 
     /// Makes what a CPU needs that has not started, so that many can start at once without a lock.
+    #[cfg_attr(
+        not(CONFIG_AMD),
+        allow(unused_variables, reason = "no driver takes it")
+    )]
     pub fn prepare(self, cpu: &PerCpu) -> Result<(), &'static str> {
         match self {
+            #[cfg(CONFIG_AMD)]
             Backend::Svm => svm::prepare(cpu),
         }
     }
