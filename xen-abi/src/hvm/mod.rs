@@ -2,5 +2,6 @@
 
 pub mod op;
 pub mod params;
+pub mod save;
 pub mod start_info;
 pub mod vcpu;
