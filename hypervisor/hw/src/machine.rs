@@ -137,6 +137,11 @@ pub trait Machine: Sync {
     fn console_write(&self, bytes: &[u8]);
     /// Takes bytes typed on the hypervisor's console; returns how many.
     fn console_read(&self, buf: &mut [u8]) -> usize;
+    /// Copies the hypervisor's log from a position in the stream of all its bytes; how many, and the position after them.
+    /// What has been overwritten is passed over.
+    fn log_read(&self, position: u64, buf: &mut [u8]) -> (usize, u64);
+    /// Forgets the log so far.
+    fn log_clear(&self);
     /// Whether this I/O port belongs to the hypervisor (its UART) and is denied to every domain.
     fn port_is_ours(&self, port: u16) -> bool;
 

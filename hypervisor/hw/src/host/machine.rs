@@ -56,6 +56,10 @@ pub struct Seen {
     pub console: Vec<u8>,
     /// Console input.
     pub console_in: VecDeque<u8>,
+    /// The log; its first byte has position 0.
+    pub log: Vec<u8>,
+    /// Bytes of the log that were cleared.
+    pub log_cleared: usize,
 }
 
 impl FakeMachine {
@@ -207,6 +211,17 @@ impl Machine for FakeMachine {
             *to = from;
         }
         n
+    }
+    fn log_read(&self, position: u64, buf: &mut [u8]) -> (usize, u64) {
+        let seen = self.seen();
+        let from = (position as usize).clamp(seen.log_cleared, seen.log.len());
+        let n = buf.len().min(seen.log.len() - from);
+        buf[..n].copy_from_slice(&seen.log[from..from + n]);
+        (n, (from + n) as u64)
+    }
+    fn log_clear(&self) {
+        let mut seen = self.seen();
+        seen.log_cleared = seen.log.len();
     }
     fn port_is_ours(&self, port: u16) -> bool {
         (0x3f8..0x400).contains(&port)

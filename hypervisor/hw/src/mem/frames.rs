@@ -243,6 +243,28 @@ pub(super) fn put(mfn: Mfn) {
     }
 }
 
+/// Drops a reference of each of `count` frames from `first` on, as [`put`].
+pub(super) fn put_run(first: Mfn, count: usize) {
+    let mut hints = SEARCH.lock();
+    let (mut freed, mut end) = (0, 0);
+    for (n, slot) in table()
+        .iter()
+        .enumerate()
+        .skip(first.0 as usize)
+        .take(count)
+    {
+        let old = slot.fetch_sub(1, Ordering::AcqRel);
+        assert!(old & COUNT_MASK != 0, "frame reference count underflow");
+        if old & COUNT_MASK == 1 {
+            slot.store(word(FrameKind::Free, DomId::XEN, 0), Ordering::Release);
+            freed += 1;
+            end = n + 1;
+        }
+    }
+    FREE.fetch_add(freed, Ordering::Relaxed);
+    raise(&mut hints, end);
+}
+
 /// Current reference count (for diagnostics and tests).
 pub fn count(mfn: Mfn) -> u32 {
     entry(mfn).map_or(0, |s| (s.load(Ordering::Acquire) & COUNT_MASK) as u32)

@@ -137,3 +137,49 @@ impl Drop for FrameRef {
         frames::put(self.0);
     }
 }
+
+/// Counted references to an aligned run of `1 << order` guest frames, one each. What a superpage mapping holds.
+#[derive(Debug)]
+pub struct FrameRun {
+    first: Mfn,
+    order: u8,
+}
+
+impl FrameRun {
+    /// Allocates a zeroed run, aligned to its size, for `owner`. `None` when there is no such run. `order` is at most 18.
+    pub fn alloc(owner: DomId, order: u8) -> Option<Self> {
+        let count = 1usize << order.min(18);
+        let first = frames::alloc_contiguous(count, count, None, FrameKind::Guest, owner)?;
+        for n in 0..count as u64 {
+            // SAFETY: as in `FrameRef::zero`: the frame was just allocated and this run holds its only reference.
+            unsafe {
+                core::ptr::write_bytes(phys_to_virt(Mfn(first.0 + n).hpa()), 0, PAGE_SIZE as usize);
+            }
+        }
+        Some(FrameRun { first, order })
+    }
+
+    /// The first frame.
+    pub fn first(&self) -> Mfn {
+        self.first
+    }
+
+    /// Gives up the handle but keeps its references: for [`FrameRun::from_raw`], or frame by frame for
+    /// [`FrameRef::from_raw`].
+    pub fn into_raw(self) -> Mfn {
+        let first = self.first;
+        core::mem::forget(self);
+        first
+    }
+
+    /// Takes over the references of a whole run. A surplus call underflows a count and panics instead of touching memory.
+    pub fn from_raw(first: Mfn, order: u8) -> Self {
+        FrameRun { first, order }
+    }
+}
+
+impl Drop for FrameRun {
+    fn drop(&mut self) {
+        frames::put_run(self.first, 1 << self.order);
+    }
+}

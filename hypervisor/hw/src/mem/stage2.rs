@@ -3,7 +3,7 @@
 //! Look-ups take no lock: entries are read and written as whole words, and tables live until the tree is dropped.
 //! Writers are serialised by the tree's lock. The tree does not count references to leaf frames; its user does.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use alloc::vec::Vec;
 use x86_model::{Gfn, Mfn};
@@ -57,7 +57,7 @@ impl Perms {
 /// Why a mapping could not be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage2Error {
-    /// No frame for a table.
+    /// No frame for a table, or the tree's limit is reached.
     NoMemory,
     /// The frame number is beyond 48 bits of address, or not aligned to the order.
     BadFrame,
@@ -128,6 +128,10 @@ pub struct Stage2 {
     format: Format,
     writer: SpinLock<(), { rank::P2M }>,
     generation: AtomicU64,
+    /// Table frames, the root included; only writers add to it.
+    tables: AtomicUsize,
+    /// Most table frames.
+    limit: AtomicUsize,
 }
 
 const fn index(gfn: Gfn, level: u32) -> usize {
@@ -156,7 +160,33 @@ impl Stage2 {
             format,
             writer: SpinLock::new(()),
             generation: AtomicU64::new(1),
+            tables: AtomicUsize::new(1),
+            limit: AtomicUsize::new(usize::MAX),
         })
+    }
+
+    /// Frames that the tables take, and the most that they may take.
+    pub fn table_frames(&self) -> (usize, usize) {
+        (
+            self.tables.load(Ordering::Relaxed),
+            self.limit.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Sets the most frames that tables may take. Tables that are there stay.
+    pub fn set_table_limit(&self, frames: usize) {
+        self.limit.store(frames, Ordering::Relaxed);
+    }
+
+    /// A frame for a table of this tree. Under the writer's lock.
+    fn add_table(&self) -> Result<Mfn, Stage2Error> {
+        let (used, limit) = self.table_frames();
+        if used >= limit {
+            return Err(Stage2Error::NoMemory);
+        }
+        let frame = new_table()?;
+        self.tables.store(used + 1, Ordering::Relaxed);
+        Ok(frame)
     }
 
     /// Frame of the top-level table, for hardware.
@@ -270,6 +300,17 @@ impl Stage2 {
         Ok(self.replaced(old, 0))
     }
 
+    /// Removes the whole leaf that `gfn` lies in, whatever its size, and returns it (its first frame and its order).
+    pub fn unmap_leaf(&self, gfn: Gfn) -> Option<Leaf> {
+        let _writer = self.writer.lock();
+        let order = u32::from(self.lookup(gfn)?.order);
+        let first = Gfn(gfn.0 & !((1 << order) - 1));
+        // The leaf stands there, so no table has to be made on the way to it.
+        let slot = self.slot(first, order / 9).ok()?;
+        let old = slot.swap(0, Ordering::AcqRel);
+        self.replaced(old, order as u8)
+    }
+
     fn replaced(&self, old: u64, order: u8) -> Option<Leaf> {
         if !self.format.present(old) {
             return None;
@@ -290,11 +331,11 @@ impl Stage2 {
             let slot = &table(at)[index(gfn, level)];
             let e = slot.load(Ordering::Acquire);
             at = if !self.format.present(e) {
-                let new = new_table()?;
+                let new = self.add_table()?;
                 slot.store(self.format.table(new), Ordering::Release);
                 new
             } else if e & LARGE != 0 {
-                let new = new_table()?;
+                let new = self.add_table()?;
                 let order = (9 * (level - 1)) as u8;
                 let (first, perms, tag) = (
                     Mfn((e & ADDR) >> 12),
@@ -355,6 +396,25 @@ mod tests {
             assert_eq!(next(0x400), None);
             assert_eq!(next(1 << 36), None);
             assert_eq!(t.lookup(Gfn(0x211)).unwrap().mfn, Mfn(0x411));
+            assert_eq!(t.map(Gfn(0x600), Mfn(0x800), 9, Perms::RAM, 3), Ok(None));
+            let whole = t.unmap_leaf(Gfn(0x7ff)).unwrap();
+            assert_eq!((whole.mfn, whole.order), (Mfn(0x800), 9));
+            assert_eq!(t.unmap_leaf(Gfn(0x600)), None);
+            assert_eq!(t.unmap_leaf(Gfn(0x2ff)).unwrap().mfn, Mfn(0x4ff));
+            assert_eq!(t.lookup(Gfn(0x2fe)).unwrap().mfn, Mfn(0x4fe));
+            assert_eq!(t.map(Gfn(0x2ff), Mfn(0x4ff), 0, Perms::RAM, 3), Ok(None));
+            // Root, two levels of tables, and the one that the split made.
+            assert_eq!(t.table_frames().0, 4);
+            t.set_table_limit(4);
+            assert_eq!(
+                t.map(Gfn(0x4000_0000), Mfn(1), 0, Perms::RAM, 3),
+                Err(Stage2Error::NoMemory)
+            );
+            assert_eq!(
+                t.map(Gfn(0x201), Mfn(1), 0, Perms::RAM, 3)
+                    .map(|l| l.is_some()),
+                Ok(true)
+            );
             assert_eq!(
                 t.map(Gfn(0x200), Mfn(0x400), 9, Perms::RAM, 3),
                 Err(Stage2Error::Occupied)

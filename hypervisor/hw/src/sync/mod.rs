@@ -14,6 +14,8 @@ pub use held::{Ranks, stop_checks};
 
 /// Lock ranks, low to high; the table with the reasons is `docs/security/locking.md`.
 pub mod rank {
+    /// The control of domains: held over a whole domctl, which may touch everything below.
+    pub const CONTROL: u8 = 5;
     /// The list of domains.
     pub const DOMAIN_LIST: u8 = 10;
     /// A domain's life-cycle state.

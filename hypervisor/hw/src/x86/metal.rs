@@ -238,6 +238,12 @@ impl Machine for Metal {
     fn console_write(&self, bytes: &[u8]) {
         crate::log::console_write(bytes);
     }
+    fn log_read(&self, position: u64, buf: &mut [u8]) -> (usize, u64) {
+        crate::log::read_ring(position, buf)
+    }
+    fn log_clear(&self) {
+        crate::log::clear_ring();
+    }
     fn console_read(&self, buf: &mut [u8]) -> usize {
         crate::log::console_read(buf)
     }
