@@ -5,13 +5,13 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use hv_hw::bootinfo::Screen;
 use hv_hw::machine::CpuId;
 use hv_hw::sync::{SpinLock, rank};
 use hv_hw::{Hw, Machine};
-use xen_abi::DomId;
+use xen_abi::{DomId, Errno};
 
 use crate::console::input::{Input, Switch};
 use crate::domain::Domain;
@@ -67,7 +67,10 @@ pub struct Hypervisor {
     pub heartbeat: Heartbeat,
     /// What to do when dom0 ends in a way that calls for a reboot.
     pub noreboot: bool,
+    /// Held over each operation of the toolstack on domains.
+    pub(crate) control: SpinLock<Control, { rank::CONTROL }>,
     domains: SpinLock<Vec<Arc<Domain>>, { rank::DOMAIN_LIST }>,
+    virq_handlers: [AtomicU16; xen_abi::virq::nr::COUNT as usize],
     scale: (u32, i8),
     wall_offset: SpinLock<Wallclock, { rank::DEVICE }>,
     console_owner: AtomicU32,
@@ -85,6 +88,12 @@ pub struct Wallclock {
     pub nsecs: u32,
 }
 
+/// What the toolstack's operations share.
+pub struct Control {
+    /// The identifier that was given to a domain last.
+    pub last_id: u16,
+}
+
 impl Hypervisor {
     /// A system without domains on `hw`, without a watchdog.
     pub fn new(hw: Hw, identity: Identity, sched: Scheduler, noreboot: bool) -> Self {
@@ -99,7 +108,9 @@ impl Hypervisor {
             pcpus: (0..cpus).map(|_| Pcpu::default()).collect(),
             heartbeat: Heartbeat::new(cpus, 0),
             noreboot,
+            control: SpinLock::new(Control { last_id: 0 }),
             domains: SpinLock::new(Vec::new()),
+            virq_handlers: [const { AtomicU16::new(0) }; xen_abi::virq::nr::COUNT as usize],
             scale,
             wall_offset: SpinLock::new(Wallclock { secs, nsecs }),
             console_owner: AtomicU32::new(0),
@@ -108,11 +119,42 @@ impl Hypervisor {
         }
     }
 
-    /// Adds a domain. The caller has made sure that its identifier is free.
-    pub fn add_domain(&self, domain: Arc<Domain>) {
+    /// Adds a domain. The caller has made sure that its identifier is free. ENOMEM.
+    pub fn add_domain(&self, domain: Arc<Domain>) -> Result<(), Errno> {
         let mut list = self.domains.lock();
-        list.push(domain);
-        list.sort_by_key(|d| d.id);
+        list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let at = list.partition_point(|d| d.id < domain.id);
+        list.insert(at, domain);
+        Ok(())
+    }
+
+    /// Takes a domain off the list. It lives on until the last user has let go.
+    pub fn remove_domain(&self, id: DomId) {
+        let mut list = self.domains.lock();
+        let found = list.iter().position(|d| d.id == id);
+        let removed = found.map(|at| list.remove(at));
+        drop(list);
+        // Maybe the last reference: not under the lock.
+        drop(removed);
+    }
+
+    /// The domain with the lowest identifier from `first` on.
+    pub fn next_domain(&self, first: DomId) -> Option<Arc<Domain>> {
+        self.domains.lock().iter().find(|d| d.id >= first).cloned()
+    }
+
+    /// The domain that gets a global virtual interrupt.
+    pub fn virq_handler(&self, virq: u32) -> DomId {
+        self.virq_handlers
+            .get(virq as usize)
+            .map_or(DomId::DOM0, |h| DomId(h.load(Ordering::Relaxed)))
+    }
+
+    /// Sends a global virtual interrupt to another domain from now on.
+    pub fn set_virq_handler(&self, virq: u32, domain: DomId) {
+        if let Some(h) = self.virq_handlers.get(virq as usize) {
+            h.store(domain.0, Ordering::Relaxed);
+        }
     }
 
     /// A domain by identifier.

@@ -20,6 +20,7 @@ pub mod irq;
 pub mod options;
 pub mod p2m;
 pub mod pci;
+pub mod privilege;
 pub mod sched;
 #[cfg(test)]
 mod testing;

@@ -9,12 +9,15 @@ use common::System;
 use hv_core::hypercall::TABLE;
 use xen_abi::layout::Header;
 use xen_abi::{
-    Errno, console, event_channel, grant_table, hvm, hypercall, hypfs, memory, physdev, platform,
-    sched, vcpu, version,
+    Errno, console, domctl, event_channel, grant_table, hvm, hypercall, hypfs, memory, physdev,
+    platform, sched, vcpu, version,
 };
 
 /// A structure of zeroes.
 const ARG: u64 = 0x3000;
+
+/// The domain that the toolstack's calls are about.
+const GUEST: u16 = 1;
 
 /// The calls with sub-operations: number, name, and the constants that name them.
 const FAMILIES: &[(u64, &str, &Header, &str)] = &[
@@ -30,6 +33,7 @@ const FAMILIES: &[(u64, &str, &Header, &str)] = &[
     (33, "physdev_op", &physdev::HEADER, "op::"),
     (34, "hvm_op", &hvm::op::HEADER, "op::"),
     (42, "hypfs_op", &hypfs::HEADER, "op::"),
+    (36, "domctl", &domctl::HEADER, "op::"),
 ];
 
 /// What a row says.
@@ -56,6 +60,8 @@ fn state(text: &str) -> State {
             "EINVAL" => Errno::EINVAL,
             "EOPNOTSUPP" => Errno::EOPNOTSUPP,
             "ENODATA" => Errno::ENODATA,
+            "ENODEV" => Errno::ENODEV,
+            "EPERM" => Errno::EPERM,
             _ => panic!("unknown error {name}"),
         }),
         _ => panic!("unknown state {text}"),
@@ -90,6 +96,11 @@ fn answer(system: &System, call: u64, sub: u64) -> Option<i64> {
         // The sub-operation and the interface version stand in the structure.
         7 => {
             system.poke_words(ARG, &[sub as u32, 0x0300_0001]);
+            [ARG, 0, 0, 0, 0]
+        }
+        // The domain, too.
+        36 => {
+            system.poke_words(ARG, &[sub as u32, 0x15, GUEST.into()]);
             [ARG, 0, 0, 0, 0]
         }
         18 => [sub, 0, ARG, 0, 0],
@@ -170,6 +181,7 @@ fn each_row_says_what_a_call_answers() {
         for row in rows(name) {
             // A system of its own, since some calls end it.
             let s = System::new(2);
+            s.add_guest(GUEST, 1);
             if (*call, row.nr) == (32, 13) {
                 // Priorities are of the other event channel format.
                 s.poke(ARG, &0x10u64.to_le_bytes());

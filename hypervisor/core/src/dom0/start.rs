@@ -9,11 +9,12 @@ use hv_hw::mem::{build, frames};
 use hv_hw::{Machine, info};
 use x86_model::acpi::ConfigWindow;
 use x86_model::{Gfn, Gpa, Hpa, Mfn, PAGE_SIZE};
+use xen_abi::domctl::emu;
 use xen_abi::{DomId, Errno};
 
 use super::Dom0Error;
 use super::build::{Dom0Plan, PhysWriter};
-use crate::domain::{CpuPolicy, Domain, DomainSetup, MemoryRange};
+use crate::domain::{CpuPolicy, Domain, DomainConfig, DomainSetup, MemoryRange};
 use crate::hvm::platform::{self, Platform, PortFacts};
 use crate::hypervisor::Hypervisor;
 use crate::p2m::P2m;
@@ -128,6 +129,10 @@ pub fn start(hv: &Hypervisor, loaded: &Loaded, choices: &Choices) -> Result<Arc<
         memory_map,
         max_pages: loaded.max_pages,
         vcpus: choices.vcpus,
+        config: DomainConfig {
+            emulation: emu::LAPIC | emu::IOAPIC | emu::VPCI,
+            ..Default::default()
+        },
         cpu: CpuPolicy::new(&hv.hw, id, choices.vcpus, version, true),
         io_bitmap: Some(platform::io_bitmap(&hv.hw, choices.ports)),
         platform: Some(Platform::new(
@@ -137,6 +142,7 @@ pub fn start(hv: &Hypervisor, loaded: &Loaded, choices: &Choices) -> Result<Arc<
         )),
     };
     let domain = Domain::new(&hv.hw, setup, p2m)?;
+    domain.make_vcpus(&hv.hw, u32::MAX)?;
     domain.publish_wallclock(hv.wallclock());
     for v in domain.vcpus() {
         let hard = if choices.pin {
@@ -153,7 +159,7 @@ pub fn start(hv: &Hypervisor, loaded: &Loaded, choices: &Choices) -> Result<Arc<
         boot_state::pvh_entry(&mut local, entry, Gpa(loaded.start_info));
         local.started = true;
     }
-    hv.add_domain(domain.clone());
+    hv.add_domain(domain.clone())?;
     if let Some(p) = &domain.platform {
         info!("PCI: {} functions", p.scan_pci(hv, &domain));
     }

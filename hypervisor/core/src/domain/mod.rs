@@ -1,7 +1,10 @@
 //! Domains: what they own and how they end.
 
+mod control;
 pub mod cpu;
 pub mod grants;
+mod info;
+mod kill;
 mod new;
 pub mod params;
 mod stop;
@@ -11,12 +14,13 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use hv_hw::mem::FrameRef;
 use hv_hw::sync::{SpinLock, rank};
 use x86_model::{Gfn, Gpa, Mfn};
 use xen_abi::DomId;
+use xen_abi::domctl::{CpuidLeaf, TscInfo, cdf, emu};
 
 use crate::hvm::msr::MsrPolicy;
 use crate::hvm::platform::Platform;
@@ -24,6 +28,7 @@ use crate::hypervisor::Wallclock;
 use crate::p2m::P2m;
 use crate::vcpu::VcpuRef;
 
+pub use control::Life;
 pub use cpu::CpuPolicy;
 pub use params::HvmParams;
 
@@ -72,6 +77,38 @@ impl ShutdownReason {
 }
 
 const RUNNING: u8 = 0xff;
+/// No reason for a shutdown is known.
+const NO_CODE: u32 = u32::MAX;
+
+/// What the toolstack chooses for a domain when it is created.
+#[derive(Clone, Copy, Debug)]
+pub struct DomainConfig {
+    /// `XEN_DOMCTL_CDF_*`.
+    pub flags: u32,
+    /// `XEN_X86_EMU_*`.
+    pub emulation: u32,
+    /// `XEN_X86_MSR_RELAXED`.
+    pub misc: u32,
+    /// Security label; only kept.
+    pub ssidref: u32,
+    /// Event channel ports, port 0 included.
+    pub max_ports: u32,
+    /// Bounds of the grant table.
+    pub grants: crate::grant::Limits,
+}
+
+impl Default for DomainConfig {
+    fn default() -> Self {
+        DomainConfig {
+            flags: cdf::HVM | cdf::HAP,
+            emulation: emu::LAPIC,
+            misc: 0,
+            ssidref: 0,
+            max_ports: crate::evtchn::DEFAULT_MAX_PORTS,
+            grants: crate::grant::Limits::default(),
+        }
+    }
+}
 
 /// What [`Domain::new`] needs besides memory.
 pub struct DomainSetup {
@@ -85,8 +122,10 @@ pub struct DomainSetup {
     pub memory_map: Vec<MemoryRange>,
     /// Most pages of RAM that the domain may have.
     pub max_pages: u64,
-    /// Number of vCPUs.
+    /// Number of vCPUs that the domain gets by [`Domain::make_vcpus`].
     pub vcpus: u32,
+    /// The toolstack's choices.
+    pub config: DomainConfig,
     /// CPUID and feature policy.
     pub cpu: CpuPolicy,
     /// Ports that go to hardware directly (clear bits); `None` traps all.
@@ -102,7 +141,9 @@ pub struct Domain {
     /// Control domain.
     pub privileged: bool,
     /// UUID.
-    pub handle: [u8; 16],
+    pub handle: SpinLock<[u8; 16], { rank::DEVICE }>,
+    /// The toolstack's choices.
+    pub config: DomainConfig,
     /// Guest-physical memory.
     pub p2m: P2m,
     /// The shared_info page.
@@ -133,8 +174,24 @@ pub struct Domain {
     pub mmio_fixups: AtomicU64,
     /// Watchdogs.
     pub watchdogs: watchdog::Watchdogs,
+    /// Seconds that the domain's wall clock is off the system's.
+    pub time_offset: AtomicI64,
+    /// How the domain sees the TSC, as the toolstack said.
+    pub tsc: SpinLock<TscInfo, { rank::DEVICE }>,
+    /// What the toolstack allows of CPUID; empty: all.
+    pub cpuid_allowed: SpinLock<Vec<CpuidLeaf>, { rank::DOMAIN }>,
+    /// Share of CPU time that the domain shall not exceed, in percent of one pCPU; only kept.
+    pub sched_cap: AtomicU16,
+    /// Port that asks the domain to suspend.
+    pub suspend_port: AtomicU32,
+    cpu: CpuPolicy,
+    io_bitmap: Option<&'static [u8; 8192]>,
+    control: control::State,
     stopped: AtomicU8,
-    vcpus: Box<[VcpuRef]>,
+    shutdown_code: AtomicU32,
+    max_vcpus: u32,
+    making: SpinLock<Vec<VcpuRef>, { rank::DOMAIN }>,
+    vcpus: spin::Once<Box<[VcpuRef]>>,
 }
 
 impl Domain {
@@ -146,21 +203,47 @@ impl Domain {
         }
     }
 
-    /// Marks the domain as stopped. False if it was already.
+    /// Marks the domain as stopped, for the reason that was announced before if one was. False if it was already.
     pub fn stop(&self, reason: ShutdownReason) -> bool {
+        let _ = self.announce_shutdown(reason);
+        let reason = ShutdownReason::from_number(self.shutdown_code()).unwrap_or(reason);
         self.stopped
             .compare_exchange(RUNNING, reason as u8, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// The vCPUs by index.
+    /// Notes why the domain is going to stop, unless a reason is known (`SCHEDOP_shutdown_code`).
+    pub fn announce_shutdown(&self, reason: ShutdownReason) -> bool {
+        self.shutdown_code
+            .compare_exchange(NO_CODE, reason as u32, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Number of the reason that was announced; all ones if none.
+    pub fn shutdown_code(&self) -> u32 {
+        self.shutdown_code.load(Ordering::Acquire)
+    }
+
+    /// The vCPUs by index; none until all have been made.
+    #[inline]
     pub fn vcpus(&self) -> &[VcpuRef] {
-        &self.vcpus
+        self.vcpus.get().map_or(&[], |v| v)
     }
 
     /// One vCPU.
+    #[inline]
     pub fn vcpu(&self, index: u32) -> Option<&VcpuRef> {
-        self.vcpus.get(index as usize)
+        self.vcpus().get(index as usize)
+    }
+
+    /// vCPUs that the domain has once they are made.
+    pub fn max_vcpus(&self) -> u32 {
+        self.max_vcpus
+    }
+
+    /// Sets the most pages of RAM. The domain may have more already; it gets no further ones then.
+    pub fn set_max_pages(&self, pages: u64) {
+        self.max_pages.store(pages, Ordering::Relaxed);
     }
 
     /// Most pages of RAM that the domain may have.
@@ -202,6 +285,11 @@ impl Domain {
     /// Writes the wall clock into shared_info (`wc_*`), under its version protocol.
     pub fn publish_wallclock(&self, wall: Wallclock) {
         const WC: usize = 3072;
+        let offset = self.time_offset.load(Ordering::Relaxed);
+        let wall = Wallclock {
+            secs: wall.secs.wrapping_add_signed(offset),
+            ..wall
+        };
         let version = self.shared_info.atomic_u32(WC);
         let odd = version.load(Ordering::Relaxed).wrapping_add(1) | 1;
         version.store(odd, Ordering::Relaxed);

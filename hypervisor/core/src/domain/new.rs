@@ -1,6 +1,5 @@
 //! Making a domain: its memory map, shared page, vCPUs.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,90 +12,35 @@ use hv_hw::{Hw, Machine};
 use x86_model::policy::topology::apic_id;
 use xen_abi::Errno;
 
-use super::{Domain, DomainSetup, RUNNING};
+use super::{Domain, DomainSetup, NO_CODE, RUNNING};
 use crate::evtchn::{self, Evtchn};
-use crate::grant::{GrantTable, Limits};
+use crate::grant::GrantTable;
+use crate::hvm::cpuid::CpuidTable;
 use crate::hvm::cr4;
 use crate::hvm::vlapic::{LapicPost, Vlapic};
 use crate::p2m::P2m;
+use crate::sched::CpuMask;
 use crate::vcpu::info::Areas;
 use crate::vcpu::runstate::RunState;
 use crate::vcpu::{NEVER, NO_CPU, Vcpu, VcpuKey, VcpuLocal, VcpuRef};
 
 impl Domain {
-    /// A domain whose vCPUs are all down. The caller fills `p2m`'s memory, sets vCPU 0's state and adds the domain to the
-    /// system.
+    /// A domain without vCPUs. The caller fills `p2m`'s memory, makes the vCPUs, sets vCPU 0's state and adds the domain to
+    /// the system.
     pub fn new(hw: &Hw, setup: DomainSetup, p2m: P2m) -> Result<Arc<Domain>, Errno> {
         let shared_info = FrameRef::alloc(setup.id).ok_or(Errno::ENOMEM)?;
         let max_ports = if setup.privileged {
             evtchn::CONTROL_MAX_PORTS
         } else {
-            evtchn::DEFAULT_MAX_PORTS
+            setup.config.max_ports
         };
-        let root = p2m.stage2().root();
-        let mut vcpus: Vec<VcpuRef> = Vec::new();
-        vcpus
-            .try_reserve_exact(setup.vcpus as usize)
-            .map_err(|_| Errno::ENOMEM)?;
-        for index in 0..setup.vcpus {
-            let ctx = hw
-                .new_vcpu(&VcpuSetup {
-                    stage2_root: root,
-                    io_bitmap: setup.io_bitmap,
-                    xcr0_allowed: setup.cpu.xcr0_allowed,
-                    xsave_size: setup.cpu.xsave_size,
-                })
-                .ok_or(Errno::ENOMEM)?;
-            let cpuid = setup.cpu.table(hw, index);
-            let local = VcpuLocal {
-                cr4_allowed: cr4::allowed(|leaf, register, bit| cpuid.has(leaf, register, bit)),
-                ctx,
-                lapic: Vlapic::new(index, false),
-                cpuid,
-                pci_address: 0,
-                nmi_pending: false,
-                reset: None,
-                started: false,
-                xcr0_allowed: setup.cpu.xcr0_allowed,
-                lengths: Default::default(),
-                walks: Default::default(),
-                msrs: Default::default(),
-                tsc_offset: 0,
-                shown_tpr: 0,
-            };
-            vcpus.push(Arc::new(Vcpu {
-                key: VcpuKey {
-                    domain: setup.id,
-                    vcpu: index,
-                },
-                up: AtomicBool::new(false),
-                pause: AtomicU32::new(0),
-                initialised: AtomicBool::new(false),
-                waits_for_sipi: AtomicBool::new(false),
-                sleep: AtomicU8::new(0),
-                running_on: AtomicU32::new(NO_CPU),
-                home: AtomicU32::new(NO_CPU),
-                entered_generation: AtomicU64::new(NEVER),
-                post: LapicPost::new(apic_id(index)),
-                upcall_vector: AtomicU8::new(0),
-                singleshot: AtomicU64::new(NEVER),
-                period: AtomicU64::new(0),
-                next_tick: AtomicU64::new(NEVER),
-                wake_at: AtomicU64::new(NEVER),
-                pinned_from: SpinLock::new(None),
-                areas: Areas::new(&shared_info, index),
-                runstate: RunState::new(hw.now_ns()),
-                stats: Default::default(),
-                local: SpinLock::new(local),
-            }));
-        }
-        let vcpus: Box<[VcpuRef]> = vcpus.into_boxed_slice();
         Ok(Arc::new(Domain {
             id: setup.id,
             privileged: setup.privileged,
-            handle: setup.handle,
+            handle: SpinLock::new(setup.handle),
+            config: setup.config,
             p2m,
-            grants: GrantTable::new(setup.id, Limits::default()),
+            grants: GrantTable::new(setup.id, setup.config.grants),
             evtchn: Evtchn::new(shared_info.clone(), setup.vcpus, max_ports)?,
             shared_info,
             shared_at: SpinLock::new(BTreeMap::new()),
@@ -110,8 +54,104 @@ impl Domain {
             platform: setup.platform,
             mmio_fixups: AtomicU64::new(0),
             watchdogs: Default::default(),
+            time_offset: Default::default(),
+            tsc: SpinLock::new(Default::default()),
+            cpuid_allowed: SpinLock::new(Vec::new()),
+            sched_cap: Default::default(),
+            suspend_port: Default::default(),
+            cpu: setup.cpu,
+            io_bitmap: setup.io_bitmap,
+            control: Default::default(),
             stopped: AtomicU8::new(RUNNING),
-            vcpus,
+            shutdown_code: AtomicU32::new(NO_CODE),
+            max_vcpus: setup.vcpus,
+            making: SpinLock::new(Vec::new()),
+            vcpus: spin::Once::new(),
+        }))
+    }
+
+    /// Makes at most `budget` of the vCPUs, all down; true when all are there. ENOMEM: call again when there is memory.
+    pub fn make_vcpus(&self, hw: &Hw, budget: u32) -> Result<bool, Errno> {
+        if self.vcpus.is_completed() {
+            return Ok(true);
+        }
+        let mut making = self.making.lock();
+        for _ in 0..budget {
+            let index = making.len() as u32;
+            if index == self.max_vcpus {
+                break;
+            }
+            making.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            making.push(self.make_vcpu(hw, index)?);
+        }
+        let done = making.len() as u32 == self.max_vcpus;
+        if done {
+            let all = core::mem::take(&mut *making).into_boxed_slice();
+            self.vcpus.call_once(|| all);
+        }
+        Ok(done)
+    }
+
+    /// CPUID of one vCPU: the machine's, as far as the toolstack allows it.
+    pub fn cpuid_table(&self, hw: &Hw, vcpu: u32) -> CpuidTable {
+        let mut table = self.cpu.table(hw, vcpu);
+        for l in self.cpuid_allowed.lock().iter() {
+            table.restrict(l.leaf, l.subleaf, [l.a, l.b, l.c, l.d]);
+        }
+        table
+    }
+
+    fn make_vcpu(&self, hw: &Hw, index: u32) -> Result<VcpuRef, Errno> {
+        let ctx = hw
+            .new_vcpu(&VcpuSetup {
+                stage2_root: self.p2m.stage2().root(),
+                io_bitmap: self.io_bitmap,
+                xcr0_allowed: self.cpu.xcr0_allowed,
+                xsave_size: self.cpu.xsave_size,
+            })
+            .ok_or(Errno::ENOMEM)?;
+        let mut local = VcpuLocal {
+            cr4_allowed: 0,
+            ctx,
+            lapic: Vlapic::new(index, false),
+            cpuid: self.cpu.table(hw, index),
+            pci_address: 0,
+            nmi_pending: false,
+            reset: None,
+            started: false,
+            xcr0_allowed: self.cpu.xcr0_allowed,
+            lengths: Default::default(),
+            walks: Default::default(),
+            msrs: Default::default(),
+            tsc_offset: 0,
+            shown_tpr: 0,
+        };
+        local.cr4_allowed = cr4::allowed(|leaf, reg, bit| local.cpuid.has(leaf, reg, bit));
+        Ok(Arc::new(Vcpu {
+            key: VcpuKey {
+                domain: self.id,
+                vcpu: index,
+            },
+            up: AtomicBool::new(false),
+            pause: AtomicU32::new(0),
+            initialised: AtomicBool::new(false),
+            waits_for_sipi: AtomicBool::new(false),
+            sleep: AtomicU8::new(0),
+            running_on: AtomicU32::new(NO_CPU),
+            home: AtomicU32::new(NO_CPU),
+            entered_generation: AtomicU64::new(NEVER),
+            post: LapicPost::new(apic_id(index)),
+            upcall_vector: AtomicU8::new(0),
+            singleshot: AtomicU64::new(NEVER),
+            period: AtomicU64::new(0),
+            next_tick: AtomicU64::new(NEVER),
+            wake_at: AtomicU64::new(NEVER),
+            pinned_from: SpinLock::new(None),
+            soft_affinity: SpinLock::new(CpuMask::ALL),
+            areas: Areas::new(&self.shared_info, index),
+            runstate: RunState::new(hw.now_ns()),
+            stats: Default::default(),
+            local: SpinLock::new(local),
         }))
     }
 }

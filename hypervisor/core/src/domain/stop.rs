@@ -6,6 +6,7 @@ use hv_hw::Machine;
 use hv_hw::machine::PowerAction;
 
 use super::{Domain, ShutdownReason};
+use crate::evtchn::{self, Sent};
 use crate::hypervisor::Hypervisor;
 
 impl Hypervisor {
@@ -14,6 +15,8 @@ impl Hypervisor {
         if !domain.stop(reason) {
             return;
         }
+        // The domain may have announced another reason before.
+        let reason = domain.shutdown_reason().unwrap_or(reason);
         for v in domain.vcpus() {
             v.pause.fetch_add(1, Ordering::SeqCst);
             self.prod(v);
@@ -22,7 +25,21 @@ impl Hypervisor {
             self.machine_ends(domain, reason);
         }
         hv_hw::guest_log!(Info, "{} stopped: {reason:?}", domain.id);
-        self.raise_global_virq(xen_abi::virq::nr::DOM_EXC);
+        let port = domain.suspend_port.load(Ordering::Relaxed);
+        if reason == ShutdownReason::Suspend && port != 0 {
+            self.tell_suspended(domain, port);
+        } else {
+            self.raise_global_virq(xen_abi::virq::nr::DOM_EXC);
+        }
+    }
+
+    /// The toolstack waits on a port of its own for a domain to suspend itself.
+    fn tell_suspended(&self, domain: &Domain, port: u32) {
+        match evtchn::send(domain, port, |id| self.domain(id)) {
+            Ok(Sent::Peer(peer, notify)) => self.notified(&peer, notify),
+            Ok(Sent::Local(notify)) => self.notified(domain, notify),
+            Err(_) => self.raise_global_virq(xen_abi::virq::nr::DOM_EXC),
+        }
     }
 
     fn machine_ends(&self, domain: &Domain, reason: ShutdownReason) -> ! {

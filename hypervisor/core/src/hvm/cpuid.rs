@@ -157,6 +157,68 @@ impl CpuidTable {
         regs
     }
 
+    /// The leaves that do not depend on registers: leaf, subleaf (0 where it does not count), values. Ascending.
+    pub fn entries(&self) -> impl Iterator<Item = (u32, u32, Regs)> + '_ {
+        self.leaves
+            .iter()
+            .map(|l| ((l.key >> 32) as u32, l.key as u32, l.regs))
+    }
+
+    /// Whether ECX selects a subleaf of `leaf`.
+    pub const fn has_subleaves(leaf: u32) -> bool {
+        indexed(leaf)
+    }
+
+    /// Hides what the toolstack does not allow: of feature words only the bits in `regs` stay, the highest leaves become no
+    /// higher, and signature and brand become those given. Everything else follows from the domain and stays.
+    pub fn restrict(&mut self, leaf: u32, subleaf: u32, regs: Regs) {
+        let sub = if indexed(leaf) { subleaf } else { 0 };
+        let Ok(at) = self.leaves.binary_search_by_key(&key(leaf, sub), |l| l.key) else {
+            return;
+        };
+        let ours = &mut self.leaves[at].regs;
+        let mut keep = |which: &[usize]| {
+            for &i in which {
+                ours[i] &= regs[i];
+            }
+        };
+        match (leaf, sub) {
+            (0 | 0x8000_0000, _) => ours[0] = ours[0].min(regs[0]),
+            (1, _) => {
+                // The APIC, x2APIC and hypervisor bits are what the domain runs on.
+                let fixed = [0, 0, f::X2APIC | f::HYPERVISOR, f::APIC | f::HTT];
+                ours[0] = regs[0];
+                for i in [2, 3] {
+                    ours[i] &= regs[i] | fixed[i];
+                }
+            }
+            (7, 0) => keep(&[1, 2, 3]),
+            (7, _) | (0xd, 1) | (0x8000_0021, _) => keep(&[0]),
+            (0x8000_0001, _) => {
+                let cmp_legacy = ours[2] & f::CMP_LEGACY;
+                ours[2] = ours[2] & regs[2] | cmp_legacy;
+                ours[3] &= regs[3];
+            }
+            (0x8000_0002..=0x8000_0004, _) => *ours = regs,
+            (0x8000_0007, _) => keep(&[3]),
+            (0x8000_0008, _) => keep(&[1]),
+            _ => {}
+        }
+        let (basic, extended) = (self.top(0), self.top(0x8000_0000));
+        self.leaves.retain(|l| match (l.key >> 32) as u32 {
+            l @ 0..0x4000_0000 => l <= basic,
+            l if l >= 0x8000_0000 => l <= extended,
+            _ => true,
+        });
+    }
+
+    fn top(&self, leaf: u32) -> u32 {
+        match self.leaves.binary_search_by_key(&key(leaf, 0), |l| l.key) {
+            Ok(i) => self.leaves[i].regs[0],
+            Err(_) => u32::MAX,
+        }
+    }
+
     #[cold]
     fn unlisted(&self, leaf: u32, subleaf: u32) -> Regs {
         match leaf {

@@ -4,6 +4,7 @@
 pub mod cpuid;
 pub mod cr4;
 pub mod emulate;
+pub mod hypercall_page;
 pub mod msr;
 pub mod platform;
 pub mod vioapic;

@@ -4,7 +4,7 @@
 
 use alloc::vec::Vec;
 
-use hv_hw::mem::{FrameRef, frames, free_frames};
+use hv_hw::mem::{frames, free_frames};
 use x86_model::Gfn;
 use xen_abi::Errno;
 use xen_abi::memory::{
@@ -12,7 +12,7 @@ use xen_abi::memory::{
 };
 
 use super::{Call, HcResult, memory_map, physmap, ptr, resource};
-use crate::domain::DomainRef;
+use crate::domain::{DomainRef, Life};
 use crate::p2m::{PageType, Removed};
 
 /// Largest extent order that a domain may ask for (2 MiB).
@@ -98,8 +98,10 @@ fn reservation(call: &mut Call<'_, '_>, sub: u32, start: u64, arg: u64) -> HcRes
         };
         let ok = match sub {
             op::DECREASE_RESERVATION => decrease(&target, Gfn(gfn), r.extent_order, &mut removed),
-            _ => populate(&target, Gfn(gfn), r.extent_order),
+            _ => populate(&target, Gfn(gfn), r.extent_order, &mut removed),
         };
+        // Zeroing and entering the pages of an extent costs in proportion to them.
+        call.spend(1 << r.extent_order >> 2);
         if ok.is_err() {
             break;
         }
@@ -134,16 +136,24 @@ fn decrease(
     Ok(())
 }
 
-fn populate(target: &DomainRef, first: Gfn, order: u32) -> Result<(), Errno> {
-    for gfn in pages(target, first, order)? {
-        if target.p2m.repopulate_identity(gfn)? {
-            continue;
+fn populate(
+    target: &DomainRef,
+    first: Gfn,
+    order: u32,
+    removed: &mut Vec<Removed>,
+) -> Result<(), Errno> {
+    let all = pages(target, first, order)?;
+    if target.life() != Life::Alive {
+        return Err(Errno::EINVAL);
+    }
+    if !target.p2m.has_identity() {
+        let max = target.max_pages();
+        return target.p2m.populate(first, order as u8, max, removed);
+    }
+    for gfn in all {
+        if !target.p2m.repopulate_identity(gfn)? {
+            target.p2m.populate(gfn, 0, target.max_pages(), removed)?;
         }
-        if target.p2m.pages() as u64 >= target.max_pages() || target.p2m.page_type(gfn).is_some() {
-            return Err(Errno::ENOMEM);
-        }
-        let frame = FrameRef::alloc(target.id).ok_or(Errno::ENOMEM)?;
-        target.p2m.map(gfn, frame, PageType::Ram, true)?;
     }
     Ok(())
 }

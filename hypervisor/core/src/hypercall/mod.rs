@@ -3,7 +3,9 @@
 //! Handlers name their sub-operations and call one method elsewhere. They return a value or an [`Errno`]; sleeping, ending
 //! and restarting are asked for through [`Call`].
 
+mod bitmap;
 mod console;
+mod domctl;
 mod event_channel;
 mod grant_table;
 mod hvm;
@@ -31,6 +33,7 @@ use xen_abi::{DomId, Errno};
 use crate::domain::DomainRef;
 use crate::guest::GuestAccess;
 use crate::hypervisor::Hypervisor;
+use crate::privilege::{self, Rule};
 use crate::vcpu::VcpuRef;
 use crate::vcpu::exits::Next;
 use crate::vcpu::run::Turn;
@@ -74,26 +77,22 @@ impl<'a> Call<'_, 'a> {
     }
     /// Refuses domains other than the control domain.
     pub fn privileged(&self) -> Result<(), Errno> {
-        if self.domain().privileged {
-            Ok(())
-        } else {
-            Err(Errno::EPERM)
-        }
+        privilege::check(Rule::Control, self.domain(), None)
     }
     /// The domain that `id` names, if the caller may act on it: itself, or any for the control domain.
     pub fn target(&self, id: DomId) -> Result<DomainRef, Errno> {
         let target = self.hv().resolve(self.domain(), id);
-        match target {
-            Some(d) if d.id == self.domain().id || self.domain().privileged => Ok(d),
-            Some(_) => Err(Errno::EPERM),
-            None if self.domain().privileged => Err(Errno::ESRCH),
-            None => Err(Errno::EPERM),
-        }
+        privilege::check(Rule::Target, self.domain(), target.as_deref())?;
+        target.ok_or(Errno::ESRCH)
     }
     /// Counts one unit of work; true when the call should restart to let interrupts in.
     pub fn should_restart(&mut self) -> bool {
         self.spent += 1;
         self.spent > BUDGET
+    }
+    /// Counts `units` of work, to be seen by the next [`Call::should_restart`].
+    pub fn spend(&mut self, units: u32) {
+        self.spent = self.spent.saturating_add(units);
     }
     /// Leaves RIP on the instruction: it runs again with `args`.
     pub fn restart(&mut self, args: [u64; 5]) -> HcResult {
@@ -152,7 +151,7 @@ pub const TABLE: [Row; 64] = {
     t[33] = row("physdev_op", physdev::handle);
     t[34] = row("hvm_op", hvm::handle);
     t[35] = refused("sysctl");
-    t[36] = refused("domctl");
+    t[36] = row("domctl", domctl::handle);
     t[37] = refused("kexec_op");
     t[38] = refused("tmem_op");
     t[39] = refused("argo_op");

@@ -34,7 +34,8 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
         op::REMOTE_SHUTDOWN => remote_shutdown(call, arg),
         op::SHUTDOWN_CODE => {
             let a: SchedShutdown = call.memory().read(ptr(arg))?;
-            ShutdownReason::from_number(a.reason).ok_or(Errno::EINVAL)?;
+            let reason = ShutdownReason::from_number(a.reason).ok_or(Errno::EINVAL)?;
+            call.domain().announce_shutdown(reason);
             Ok(0)
         }
         op::WATCHDOG => {
@@ -59,7 +60,8 @@ fn shutdown(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
     // For dom0 an unknown reason means a reboot (as on Xen).
     call.hv()
         .domain_stopped(call.domain(), reason.unwrap_or(ShutdownReason::Reboot));
-    call.next = Next::Down;
+    // The vCPU stays as it is: after a resume it goes on behind the call.
+    call.next = Next::Yield;
     Ok(0)
 }
 

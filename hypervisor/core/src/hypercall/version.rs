@@ -54,7 +54,10 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, buffer, ..]: [u64; 5]) -> HcResult 
         op::PLATFORM_PARAMETERS => out(&VIRT_START.to_le_bytes()),
         op::GET_FEATURES => features(call, buffer),
         op::PAGESIZE => Ok(4096),
-        op::GUEST_HANDLE => out(&call.domain().handle),
+        op::GUEST_HANDLE => {
+            let handle = *call.domain().handle.lock();
+            out(&handle)
+        }
         // Others get a text in its place, as on Xen, and nothing behind it.
         op::COMMANDLINE if !call.domain().privileged => out(b"<denied>\0"),
         op::COMMANDLINE => out(&field::<1024>(&id.command_line)),

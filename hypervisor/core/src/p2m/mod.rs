@@ -7,8 +7,10 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+mod populate;
+
 use hv_hw::mem::stage2::{Format, Leaf};
-use hv_hw::mem::{FrameKind, FrameRef, Perms, Stage2, Stage2Error, frames};
+use hv_hw::mem::{FrameKind, FrameRef, FrameRun, Perms, Stage2, Stage2Error, frames};
 use x86_model::{Gfn, Mfn};
 use xen_abi::{DomId, Errno};
 
@@ -109,6 +111,16 @@ impl P2m {
     /// Highest guest frame that was ever mapped.
     pub fn max_gfn(&self) -> Gfn {
         Gfn(self.max_gfn.load(Ordering::Relaxed))
+    }
+
+    /// Bits of the domain's physical addresses.
+    pub fn phys_bits(&self) -> u8 {
+        self.phys_bits
+    }
+
+    /// Whether the domain keeps frames at their own addresses.
+    pub fn has_identity(&self) -> bool {
+        !self.identity.is_empty()
     }
 
     /// Whether a guest frame number can be mapped at all.
@@ -240,11 +252,12 @@ impl P2m {
             self.pages.fetch_sub(1 << leaf.order, Ordering::Relaxed);
         }
         let retained = ty == PageType::Ram && leaf.mfn.0 == gfn.0 && self.is_identity(gfn);
-        let counted = ty.is_memory() && !retained && leaf.order == 0;
+        let counted = ty.is_memory() && !retained;
         Some(Removed {
             ty,
             mfn: leaf.mfn,
-            frame: counted.then(|| FrameRef::from_raw(leaf.mfn)),
+            frame: (counted && leaf.order == 0).then(|| FrameRef::from_raw(leaf.mfn)),
+            run: (counted && leaf.order != 0).then(|| FrameRun::from_raw(leaf.mfn, leaf.order)),
         })
     }
 }
@@ -252,10 +265,9 @@ impl P2m {
 impl Drop for P2m {
     /// Gives up the references that the map holds. Nothing runs on the tree any more: its domain is gone.
     fn drop(&mut self) {
-        let mut from = Gfn(0);
-        while let Some((gfn, leaf)) = self.stage2.next_leaf(from) {
-            drop(self.take(gfn, Some(leaf)));
-            from = Gfn((gfn.0 | ((1 << leaf.order) - 1)) + 1);
+        let mut from = Some(Gfn(0));
+        while let Some(at) = from {
+            from = self.release(at, u32::MAX);
         }
     }
 }
@@ -267,6 +279,8 @@ pub struct Removed {
     pub ty: PageType,
     /// The frame.
     pub mfn: Mfn,
-    /// The reference that the map held.
+    /// The reference that the map held, of a base page.
     pub frame: Option<FrameRef>,
+    /// The references that it held, of a superpage.
+    pub run: Option<FrameRun>,
 }

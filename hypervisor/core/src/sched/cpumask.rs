@@ -46,6 +46,14 @@ impl CpuMask {
             self.0[(cpu.0 / 64) as usize] &= !(1 << (cpu.0 % 64));
         }
     }
+    /// The members of both.
+    pub fn and(&self, other: &CpuMask) -> CpuMask {
+        let mut both = *self;
+        for (a, b) in both.0.iter_mut().zip(other.0) {
+            *a &= b;
+        }
+        both
+    }
     /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|&w| w == 0)

@@ -1,6 +1,7 @@
 //! Which vCPU runs where: a policy behind one trait. Policies are pure: they are told what happened, and return whom to
 //! run or which pCPU to kick. The caller owns the lock (rank RUNQ) and does the kicking.
 
+mod adjust;
 pub mod cpumask;
 mod fair;
 mod null;
@@ -10,12 +11,16 @@ use alloc::string::String;
 
 use hv_hw::machine::CpuId;
 use hv_hw::sync::{SpinLock, rank};
+use xen_abi::domctl::scheduler;
 
-pub use cpumask::CpuMask;
+pub use cpumask::{CpuMask, MAX_CPUS};
 pub use fair::Fair;
 pub use null::Null;
 
 use crate::vcpu::VcpuKey;
+
+/// The ordinary weight.
+pub const NORMAL_WEIGHT: u16 = 256;
 
 /// What the policy knows of a vCPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +87,15 @@ impl Scheduler {
         Some(Scheduler {
             policy: SpinLock::new(policy),
         })
+    }
+
+    /// The policy's number among schedulers (`XEN_SCHEDULER_*`).
+    pub fn id(&self) -> u32 {
+        match self.with(|p| p.name()) {
+            "credit" => scheduler::CREDIT,
+            "credit2" => scheduler::CREDIT2,
+            _ => scheduler::NULL,
+        }
     }
 
     /// Runs `f` with the policy locked.

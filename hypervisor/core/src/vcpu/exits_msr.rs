@@ -1,10 +1,11 @@
 //! RDMSR and WRMSR: by the domain's policy to the hardware context, the local APIC, or stored state.
 
 use hv_hw::{GuestContext, Machine};
-use x86_model::{Gfn, Gpr, PAGE_SIZE};
+use x86_model::{Gfn, Gpr};
 
 use super::run::Turn;
 use crate::hvm::cpuid::Live as CpuidLive;
+use crate::hvm::hypercall_page;
 use crate::hvm::msr::{Live, MsrRead, MsrWrite};
 use crate::hvm::vlapic::Clocks;
 
@@ -114,31 +115,12 @@ impl Turn<'_> {
         }
     }
 
-    /// Writes the 128 stubs of a hypercall page: `mov eax, n; vmcall or vmmcall; ret` in 32 bytes each; the stub for iret,
-    /// which HVM has not, is an undefined instruction. False if the frame is not the guest's writable RAM.
+    /// Writes a hypercall page. False if the frame is not the guest's writable RAM.
     fn fill_hypercall_page(&mut self, value: u64) -> bool {
         let Some((frame, true)) = self.domain.p2m.frame(Gfn(value >> 12)) else {
             return false;
         };
-        const IRET: usize = 23;
-        let call: [u8; 3] = if self.domain.uses_vmmcall {
-            [0x0f, 0x01, 0xd9]
-        } else {
-            [0x0f, 0x01, 0xc1]
-        };
-        // The rest is INT3.
-        let mut page = [0xccu8; PAGE_SIZE as usize];
-        for (n, stub) in page.chunks_exact_mut(32).enumerate() {
-            if n == IRET {
-                stub[..2].copy_from_slice(&[0x0f, 0x0b]);
-                continue;
-            }
-            stub[0] = 0xb8;
-            stub[1..5].copy_from_slice(&(n as u32).to_le_bytes());
-            stub[5..8].copy_from_slice(&call);
-            stub[8] = 0xc3;
-        }
-        frame.write(0, &page);
+        frame.write(0, &hypercall_page::contents(self.domain.uses_vmmcall));
         true
     }
 }

@@ -99,6 +99,8 @@ pub struct Vcpu {
 
     /// The affinity that a pin override replaced.
     pub pinned_from: SpinLock<Option<CpuMask>, { rank::DEVICE }>,
+    /// pCPUs that the toolstack prefers; only kept.
+    pub soft_affinity: SpinLock<CpuMask, { rank::DEVICE }>,
     /// Where vcpu_info, the runstate area and the time area are.
     pub areas: info::Areas,
     /// Time accounting by run state.

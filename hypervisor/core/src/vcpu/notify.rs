@@ -120,9 +120,9 @@ impl Hypervisor {
         self.notified(domain, notify);
     }
 
-    /// Raises a global virtual interrupt in the control domain.
+    /// Raises a global virtual interrupt in the domain that handles it.
     pub fn raise_global_virq(&self, virq: u32) {
-        if let Some(d) = self.domain(DomId::DOM0) {
+        if let Some(d) = self.domain(self.virq_handler(virq)) {
             let notify = d.evtchn.raise_global_virq(&*d, virq);
             self.notified(&d, notify);
         }

@@ -135,7 +135,10 @@ pub fn step(hv: &Hypervisor, pcpu: &mut PcpuLocal) {
     pcpu.slice_end = pick.until_ns;
     match pick.vcpu.map(|key| (key, hv.vcpu(key))) {
         Some((_, Some((domain, vcpu)))) => run_vcpu(hv, pcpu, &domain, &vcpu),
-        Some((key, None)) => hv.sched.with(|p| p.remove(key)),
+        // Its domain has just gone, and the scheduler's entry with it.
+        Some((_, None)) => {
+            let _ = hv.sched.with(|p| p.put(pcpu.cpu, now, false));
+        }
         None => {
             pcpu.slice_end = NEVER;
             pcpu.arm(hv, NEVER);

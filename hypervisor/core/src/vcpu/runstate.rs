@@ -93,6 +93,17 @@ impl RunState {
         }
     }
 
+    /// Nanoseconds spent in one state up to `now_ns`.
+    pub fn time_in(&self, state: State, now_ns: u64) -> u64 {
+        let i = self.inner.lock();
+        let running = if i.state == state {
+            now_ns.saturating_sub(i.since)
+        } else {
+            0
+        };
+        i.time[state as usize] + running
+    }
+
     /// Nanoseconds spent in each state.
     pub fn times(&self) -> [u64; 4] {
         self.inner.lock().time

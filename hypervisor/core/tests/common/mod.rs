@@ -2,10 +2,12 @@
 //! off, the code is 64-bit.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod toolstack;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hv_core::domain::{CpuPolicy, Domain, DomainSetup, MemoryRange};
+use hv_core::domain::{CpuPolicy, Domain, DomainConfig, DomainSetup, MemoryRange};
 use hv_core::hvm::platform::Platform;
 use hv_core::hypercall;
 use hv_core::hypervisor::{Hypervisor, Identity};
@@ -13,12 +15,13 @@ use hv_core::p2m::{P2m, PageType};
 use hv_core::sched::{CpuMask, Params, Scheduler};
 use hv_core::vcpu::exits::Next;
 use hv_core::vcpu::run::{PcpuLocal, Turn};
+use hv_core::vcpu::{NO_CPU, VcpuRef};
 use hv_hw::host::FakeMachine;
 use hv_hw::machine::{CpuId, Segment};
 use hv_hw::mem::FrameRef;
 use hv_hw::{GuestContext, Machine};
 use x86_model::{Gfn, Gpa, Gpr};
-use xen_abi::DomId;
+use xen_abi::{DomId, Errno};
 
 /// Pages of RAM of the domain.
 pub const PAGES: u64 = 64;
@@ -45,14 +48,14 @@ impl System {
         };
         let hv = Hypervisor::new(hw, identity, sched, false);
         let dom = domain(&hv, DomId::DOM0, vcpus);
-        hv.add_domain(dom.clone());
+        hv.add_domain(dom.clone()).unwrap();
         System { hv, dom }
     }
 
     /// Adds a domain without privileges; its memory is laid out like the control domain's.
     pub fn add_guest(&self, id: u16, vcpus: u32) -> Arc<Domain> {
         let dom = domain(&self.hv, DomId(id), vcpus);
-        self.hv.add_domain(dom.clone());
+        self.hv.add_domain(dom.clone()).unwrap();
         dom
     }
 
@@ -70,6 +73,18 @@ impl System {
         args: [u64; 5],
     ) -> (i64, Next) {
         let v = dom.vcpu(vcpu).unwrap();
+        // As the run loop does: announce the run, then look whether somebody holds the vCPU.
+        v.running_on.store(0, Ordering::SeqCst);
+        if v.pause.load(Ordering::SeqCst) != 0 {
+            v.running_on.store(NO_CPU, Ordering::SeqCst);
+            return (Errno::EBUSY.to_ret(), Next::Down);
+        }
+        let answer = self.run_call(dom, v, number, args);
+        v.running_on.store(NO_CPU, Ordering::SeqCst);
+        answer
+    }
+
+    fn run_call(&self, dom: &Arc<Domain>, v: &VcpuRef, number: u64, args: [u64; 5]) -> (i64, Next) {
         let mut local = v.local.try_lock().unwrap();
         let mut pcpu = PcpuLocal::new(CpuId(0));
         let regs = [Gpr::Rdi, Gpr::Rsi, Gpr::Rdx, Gpr::R10, Gpr::R8];
@@ -141,11 +156,13 @@ fn domain(hv: &Hypervisor, id: DomId, vcpus: u32) -> Arc<Domain> {
         }],
         max_pages: PAGES + 16,
         vcpus,
+        config: DomainConfig::default(),
         cpu: CpuPolicy::new(&hv.hw, id, vcpus, (4, 17), true),
         io_bitmap: None,
         platform: (id == DomId::DOM0).then(|| Platform::new(&hv.hw.ioapics(), Vec::new(), &[])),
     };
     let dom = Domain::new(&hv.hw, setup, p2m).unwrap();
+    assert_eq!(dom.make_vcpus(&hv.hw, u32::MAX), Ok(true));
     for v in dom.vcpus() {
         v.up.store(true, Ordering::SeqCst);
         v.initialised.store(true, Ordering::SeqCst);

@@ -1,6 +1,8 @@
 //! Makes hypercalls that are nearly right: the structure of the sub-operation, filled field by field with values that fit
 //! the field's name, with a wrong one here and there.
 
+mod toolstack;
+
 use super::common::PAGES;
 use xen_abi::HEADERS;
 use xen_abi::layout::{FieldLayout, StructLayout};
@@ -85,6 +87,44 @@ const OPERATIONS: &[(u64, u64, &str)] = &[
     (34, 11, "HvmXentrace"),
     (34, 15, "HvmGetMemType"),
     (34, 23, "HvmEvtchnUpcallVector"),
+    (36, 1, "CreateDomain"),
+    (36, 1, "CreateDomain17"),
+    (36, 2, "MaxMem"),
+    (36, 3, "MaxMem"),
+    (36, 4, "MaxMem"),
+    (36, 5, "GetDomainInfo"),
+    (36, 9, "VcpuAffinity"),
+    (36, 10, "ShadowOp"),
+    (36, 11, "MaxMem"),
+    (36, 14, "GetVcpuInfo"),
+    (36, 15, "MaxVcpus"),
+    (36, 15, "MaxVcpus"),
+    (36, 16, "SchedulerOp"),
+    (36, 17, "SetDomainHandle"),
+    (36, 20, "IomemPermission"),
+    (36, 21, "IoportPermission"),
+    (36, 22, "HypercallInit"),
+    (36, 24, "SetTimeOffset"),
+    (36, 25, "VcpuAffinity"),
+    (36, 27, "MaxMem"),
+    (36, 28, "SendTrigger"),
+    (36, 29, "Subscribe"),
+    (36, 33, "HvmContext"),
+    (36, 34, "HvmContext"),
+    (36, 39, "MemoryMapping"),
+    (36, 40, "IoportMapping"),
+    (36, 55, "HvmContextPartial"),
+    (36, 59, "TscInfo"),
+    (36, 60, "TscInfo"),
+    (36, 61, "GetPageFrameInfo3"),
+    (36, 66, "SetVirqHandler"),
+    (36, 68, "NodeAffinity"),
+    (36, 69, "NodeAffinity"),
+    (36, 72, "VcpuMsrs"),
+    (36, 82, "CpuPolicy"),
+    (36, 83, "CpuPolicy"),
+    (36, 85, "PagingMempool"),
+    (36, 86, "PagingMempool"),
 ];
 
 impl Random {
@@ -152,6 +192,21 @@ impl Random {
             "gpfns",
             "errs",
             "addr",
+            "leaves",
+            "msrs",
+            "array",
+            "keys",
+            "info",
+            "cputopo",
+            "meminfo",
+            "distance",
+            "features",
+            "devs",
+            "nodes",
+            "nodemap",
+            "cpumap_hard",
+            "cpumap_soft",
+            "cpumap",
         ];
         let name = f.name;
         if name.starts_with('_') {
@@ -206,16 +261,31 @@ impl Random {
             };
             let n = f.size.min(8);
             bytes[f.offset..f.offset + n].copy_from_slice(&value.to_le_bytes()[..n]);
+            // A set: pointer, then length.
+            if f.size == 16 && f.name.contains("map") {
+                let bits = self.below(600) as u32;
+                bytes[f.offset + 8..f.offset + 12].copy_from_slice(&bits.to_le_bytes());
+            }
         }
         bytes
     }
 }
 
-fn layout(name: &str) -> &'static StructLayout {
-    HEADERS
-        .iter()
-        .flat_map(|h| h.structs)
-        .find(|s| s.name == name)
+/// The structure of a call; some names stand in two headers.
+fn layout(number: u64, name: &str) -> &'static StructLayout {
+    let (first, other): (&[_], &[_]) = match number {
+        35 => (&["sysctl.h"], &["domctl.h"]),
+        _ => (&["domctl.h"], &["sysctl.h"]),
+    };
+    let find = |wanted: &dyn Fn(&str) -> bool| {
+        HEADERS
+            .iter()
+            .filter(|h| wanted(h.file))
+            .flat_map(|h| h.structs)
+            .find(|s| s.name == name)
+    };
+    find(&|file| first.contains(&file))
+        .or_else(|| find(&|file| !other.contains(&file)))
         .unwrap_or_else(|| panic!("no structure {name}"))
 }
 
@@ -242,7 +312,11 @@ impl Case {
         let at = random.place();
         let bytes: Vec<u8> = (0..16).flat_map(|_| random.value().to_le_bytes()).collect();
         let mut args = [0; 5].map(|_| random.value());
-        args[0] = if number == 7 { at } else { random.below(32) };
+        args[0] = if [7, 35, 36].contains(&number) {
+            at
+        } else {
+            random.below(32)
+        };
         if random.one_in(2) {
             args[1] = at;
         }
@@ -301,7 +375,7 @@ impl Case {
             return Case::multicall(random);
         }
         let mut memory = Vec::new();
-        let layout = layout(name);
+        let layout = layout(number, name);
         let count = if number == 20 { 1 + random.below(3) } else { 1 };
         let at = random.place();
         let mut bytes = Vec::new();
@@ -309,15 +383,24 @@ impl Case {
             bytes.extend((sub as u32).to_le_bytes());
             bytes.extend(0x0300_0001u32.to_le_bytes());
         }
-        for _ in 0..count {
-            bytes.extend(random.structure(layout, &mut memory));
+        if number == 36 {
+            bytes.extend(toolstack::domctl_head(random, sub as u32));
         }
-        if number == 7 {
-            bytes.resize(136, 0);
+        for _ in 0..count {
+            let mut argument = random.structure(layout, &mut memory);
+            if number == 36 {
+                toolstack::amend(random, sub as u32, &mut argument, &mut memory);
+            }
+            bytes.extend(argument);
+        }
+        match number {
+            7 => bytes.resize(136, 0),
+            36 => bytes.resize(144, 0),
+            _ => {}
         }
         memory.push((at, bytes));
         let args = match number {
-            7 => [at, 0, 0, 0, 0],
+            7 | 36 => [at, 0, 0, 0, 0],
             20 => [sub, at, count, 0, 0],
             24 => [sub, random.below(3), at, 0, 0],
             _ => [sub, at, 0, 0, 0],

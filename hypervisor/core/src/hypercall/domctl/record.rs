@@ -1,0 +1,298 @@
+//! Saved records of one vCPU: from its registers to the record, and from a record to its registers.
+
+use core::sync::atomic::Ordering;
+
+use hv_hw::GuestContext;
+use hv_hw::machine::{Seg, Segment, SystemState};
+use x86_model::{Gpr, Gprs};
+use xen_abi::Errno;
+use xen_abi::hvm::save::{HwCpu, HwMtrr, cpu_flags};
+
+use crate::domain::Domain;
+use crate::hvm::cr4;
+use crate::hvm::msr::{Live, MsrRead, MsrWrite};
+use crate::hypervisor::Hypervisor;
+use crate::vcpu::{VcpuLocal, VcpuRef};
+
+const EFER: u32 = 0xc000_0080;
+const TSC_AUX: u32 = 0xc000_0103;
+const PAT: u32 = 0x277;
+const MTRR_CAP: u32 = 0xfe;
+const MTRR_DEFAULT: u32 = 0x2ff;
+const MTRR_VARIABLE: u32 = 0x200;
+const MTRR_FIXED: [u32; 11] = [
+    0x250, 0x258, 0x259, 0x268, 0x269, 0x26a, 0x26b, 0x26c, 0x26d, 0x26e, 0x26f,
+];
+const PE: u64 = 1;
+const ET: u64 = 1 << 4;
+const PG: u64 = 1 << 31;
+/// Bits of CR0 that are defined.
+const CR0_KNOWN: u64 = 0xe005_003f;
+const LMA: u64 = 1 << 10;
+const PRESENT: u32 = 1 << 7;
+const UNUSABLE: u32 = 1 << 16;
+
+/// Segment attributes of a record are packed: bits 7:0, then AVL, L, D/B, G.
+fn pack(access: u32) -> u32 {
+    if access & UNUSABLE != 0 {
+        0
+    } else {
+        access & 0xff | access >> 4 & 0xf00
+    }
+}
+
+fn unpack(packed: u32) -> u32 {
+    // Very old records have the processor's own order.
+    let packed = if packed & 0xf000 != 0 && packed & 0xf00 == 0 {
+        packed & 0xff | packed >> 4 & 0xf00
+    } else {
+        packed
+    };
+    let access = packed & 0xff | (packed & 0xf00) << 4;
+    if packed & PRESENT == 0 {
+        access | UNUSABLE
+    } else {
+        access
+    }
+}
+
+/// The CPU record. The floating-point state is not in it: it stays in the vCPU's own area, and the record says so.
+pub fn save_cpu(hv: &Hypervisor, local: &VcpuLocal) -> HwCpu {
+    let s = local.ctx.state();
+    let g = local.ctx.gprs();
+    let segment = |n: Seg| s.segments[n as usize];
+    let mut r = HwCpu {
+        rip: s.rip,
+        rflags: s.rflags,
+        cr0: s.cr0,
+        cr2: s.cr2,
+        cr3: s.cr3,
+        cr4: s.cr4,
+        dr6: s.dr6,
+        dr7: s.dr7,
+        gdtr_base: s.gdtr.0,
+        gdtr_limit: s.gdtr.1.into(),
+        idtr_base: s.idtr.0,
+        idtr_limit: s.idtr.1.into(),
+        sysenter_cs: s.sysenter[0],
+        sysenter_esp: s.sysenter[1],
+        sysenter_eip: s.sysenter[2],
+        shadow_gs: s.kernel_gs_base,
+        msr_lstar: s.lstar,
+        msr_star: s.star,
+        msr_cstar: s.cstar,
+        msr_syscall_mask: s.sfmask,
+        msr_efer: s.efer,
+        msr_tsc_aux: local.ctx.context_msr(TSC_AUX).unwrap_or(0),
+        tsc: hv_hw::Machine::tsc(&hv.hw).wrapping_add(local.tsc_offset),
+        ..Default::default()
+    };
+    for (reg, slot) in [
+        (Gpr::Rax, &mut r.rax),
+        (Gpr::Rbx, &mut r.rbx),
+        (Gpr::Rcx, &mut r.rcx),
+        (Gpr::Rdx, &mut r.rdx),
+        (Gpr::Rbp, &mut r.rbp),
+        (Gpr::Rsi, &mut r.rsi),
+        (Gpr::Rdi, &mut r.rdi),
+        (Gpr::Rsp, &mut r.rsp),
+        (Gpr::R8, &mut r.r8),
+        (Gpr::R9, &mut r.r9),
+        (Gpr::R10, &mut r.r10),
+        (Gpr::R11, &mut r.r11),
+        (Gpr::R12, &mut r.r12),
+        (Gpr::R13, &mut r.r13),
+        (Gpr::R14, &mut r.r14),
+        (Gpr::R15, &mut r.r15),
+    ] {
+        *slot = g.get(reg);
+    }
+    macro_rules! put {
+        ($($seg:ident $sel:ident $limit:ident $base:ident $ar:ident,)*) => { $(
+            let s = segment(Seg::$seg);
+            (r.$sel, r.$limit, r.$base, r.$ar) = (s.selector.into(), s.limit, s.base, pack(s.access));
+        )* };
+    }
+    put! {
+        Cs cs_sel cs_limit cs_base cs_arbytes,
+        Ds ds_sel ds_limit ds_base ds_arbytes,
+        Es es_sel es_limit es_base es_arbytes,
+        Fs fs_sel fs_limit fs_base fs_arbytes,
+        Gs gs_sel gs_limit gs_base gs_arbytes,
+        Ss ss_sel ss_limit ss_base ss_arbytes,
+        Tr tr_sel tr_limit tr_base tr_arbytes,
+        Ldtr ldtr_sel ldtr_limit ldtr_base ldtr_arbytes,
+    }
+    r
+}
+
+/// Whether the processor would take these control registers.
+fn check(d: &Domain, local: &VcpuLocal, r: &HwCpu, phys_bits: u8) -> Result<(), Errno> {
+    let mut scratch = local.msrs.clone();
+    let live = Live {
+        cr0: r.cr0,
+        cr4: r.cr4,
+        efer: r.msr_efer,
+    };
+    let efer = d
+        .msr_policy
+        .write(EFER, r.msr_efer & !LMA, &mut scratch, &live);
+    // The policy says what EFER would be; a record must say the same.
+    let efer_ok = efer == MsrWrite::Context(r.msr_efer);
+    let cr0_ok = r.cr0 & !CR0_KNOWN == 0 && r.cr0 & ET != 0 && r.cr0 & (PE | PG) != PG;
+    let cr4_ok = cr4::valid(0, r.cr4, local.cr4_allowed, r.msr_efer, r.cr3);
+    let rest_ok = r.cr3 >> phys_bits == 0
+        && r._pad0 == 0
+        && r.flags & !cpu_flags::FPU_INITIALISED == 0
+        && r.msr_tsc_aux >> 32 == 0
+        && r.dr6 >> 32 == 0
+        && r.dr7 >> 32 == 0;
+    // Long mode needs its paging.
+    let paging_ok = r.msr_efer & LMA == 0 || r.cr4 & 1 << 5 != 0;
+    if efer_ok && cr0_ok && cr4_ok && rest_ok && paging_ok {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// Takes a CPU record over and brings the vCPU up. EINVAL: values that the processor would refuse. A record with
+/// floating-point state is EOPNOTSUPP: there is no way yet to load it.
+pub fn load_cpu(hv: &Hypervisor, d: &Domain, v: &VcpuRef, r: &HwCpu) -> Result<(), Errno> {
+    hv.with_local(v, |local| {
+        check(d, local, r, hv_hw::Machine::phys_bits(&hv.hw))?;
+        if r.flags & cpu_flags::FPU_INITIALISED != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        local.ctx.set_state(&state(r, &local.ctx.state()));
+        *local.ctx.gprs_mut() = gprs(r);
+        local.ctx.set_context_msr(TSC_AUX, r.msr_tsc_aux);
+        // The TSC is not taken over: every domain reads the machine's, and its clock says so.
+        local.started = true;
+        Ok(())
+    })??;
+    v.initialised.store(true, Ordering::SeqCst);
+    v.up.store(true, Ordering::SeqCst);
+    hv.make_runnable(v);
+    Ok(())
+}
+
+fn state(r: &HwCpu, old: &SystemState) -> SystemState {
+    let segment = |selector: u32, limit, base, packed| Segment {
+        selector: selector as u16,
+        access: unpack(packed),
+        limit,
+        base,
+    };
+    let mut s = SystemState {
+        rip: r.rip,
+        rflags: r.rflags | 2,
+        cr0: r.cr0,
+        cr2: r.cr2,
+        cr3: r.cr3,
+        cr4: r.cr4,
+        efer: r.msr_efer,
+        pat: old.pat,
+        dr6: r.dr6,
+        dr7: r.dr7,
+        gdtr: (r.gdtr_base, r.gdtr_limit as u16),
+        idtr: (r.idtr_base, r.idtr_limit as u16),
+        star: r.msr_star,
+        lstar: r.msr_lstar,
+        cstar: r.msr_cstar,
+        sfmask: r.msr_syscall_mask,
+        kernel_gs_base: r.shadow_gs,
+        sysenter: [r.sysenter_cs, r.sysenter_esp, r.sysenter_eip],
+        ..Default::default()
+    };
+    macro_rules! put {
+        ($($seg:ident $sel:ident $limit:ident $base:ident $ar:ident,)*) => { $(
+            s.segments[Seg::$seg as usize] = segment(r.$sel, r.$limit, r.$base, r.$ar);
+        )* };
+    }
+    put! {
+        Cs cs_sel cs_limit cs_base cs_arbytes,
+        Ds ds_sel ds_limit ds_base ds_arbytes,
+        Es es_sel es_limit es_base es_arbytes,
+        Fs fs_sel fs_limit fs_base fs_arbytes,
+        Gs gs_sel gs_limit gs_base gs_arbytes,
+        Ss ss_sel ss_limit ss_base ss_arbytes,
+        Tr tr_sel tr_limit tr_base tr_arbytes,
+        Ldtr ldtr_sel ldtr_limit ldtr_base ldtr_arbytes,
+    }
+    s
+}
+
+fn gprs(r: &HwCpu) -> Gprs {
+    let mut g = Gprs::default();
+    for (reg, value) in [
+        (Gpr::Rax, r.rax),
+        (Gpr::Rbx, r.rbx),
+        (Gpr::Rcx, r.rcx),
+        (Gpr::Rdx, r.rdx),
+        (Gpr::Rbp, r.rbp),
+        (Gpr::Rsi, r.rsi),
+        (Gpr::Rdi, r.rdi),
+        (Gpr::Rsp, r.rsp),
+        (Gpr::R8, r.r8),
+        (Gpr::R9, r.r9),
+        (Gpr::R10, r.r10),
+        (Gpr::R11, r.r11),
+        (Gpr::R12, r.r12),
+        (Gpr::R13, r.r13),
+        (Gpr::R14, r.r14),
+        (Gpr::R15, r.r15),
+    ] {
+        g.set(reg, value);
+    }
+    g
+}
+
+fn fixed_value(d: &Domain, local: &VcpuLocal, index: u32) -> u64 {
+    match d.msr_policy.read(index, &local.msrs) {
+        MsrRead::Value(v) => v,
+        _ => 0,
+    }
+}
+
+/// The MTRR record.
+pub fn save_mtrr(d: &Domain, local: &VcpuLocal) -> HwMtrr {
+    let read = |index| fixed_value(d, local, index);
+    let mut r = HwMtrr {
+        msr_pat_cr: local.ctx.state().pat,
+        msr_mtrr_cap: read(MTRR_CAP),
+        msr_mtrr_def_type: read(MTRR_DEFAULT),
+        ..Default::default()
+    };
+    for (i, slot) in (MTRR_VARIABLE..).zip(&mut r.msr_mtrr_var) {
+        *slot = read(i);
+    }
+    for (index, slot) in MTRR_FIXED.into_iter().zip(&mut r.msr_mtrr_fixed) {
+        *slot = read(index);
+    }
+    r
+}
+
+/// Takes an MTRR record over; values that the registers refuse are left out, as on Xen. EINVAL: more variable ranges than
+/// there are.
+pub fn load_mtrr(hv: &Hypervisor, d: &Domain, v: &VcpuRef, r: &HwMtrr) -> Result<(), Errno> {
+    if r.msr_mtrr_cap & 0xff > 8 {
+        return Err(Errno::EINVAL);
+    }
+    let ranges = (r.msr_mtrr_cap & 0xff) as usize;
+    hv.with_local(v, |local| {
+        let live = Live::default();
+        if let MsrWrite::Context(pat) =
+            d.msr_policy
+                .write(PAT, r.msr_pat_cr, &mut local.msrs, &live)
+        {
+            local.ctx.set_context_msr(PAT, pat);
+        }
+        let variable = (MTRR_VARIABLE..).zip(r.msr_mtrr_var).take(2 * ranges);
+        let fixed = MTRR_FIXED.into_iter().zip(r.msr_mtrr_fixed);
+        let default = [(MTRR_DEFAULT, r.msr_mtrr_def_type)];
+        for (index, value) in variable.chain(fixed).chain(default) {
+            let _ = d.msr_policy.write(index, value, &mut local.msrs, &live);
+        }
+    })
+}
