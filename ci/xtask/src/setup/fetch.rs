@@ -16,6 +16,7 @@ use vmtest::{kernels, paths};
 struct Images {
     kernel: Vec<Kernel>,
     file: Vec<SingleFile>,
+    tree: Vec<Tree>,
 }
 
 #[derive(Deserialize)]
@@ -42,6 +43,17 @@ struct SingleFile {
     licence: String,
 }
 
+/// Several packages unpacked into one directory. Fetched only by what needs it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tree {
+    name: String,
+    /// Each a package, or alternatives with `|` between them.
+    packages: Vec<String>,
+    #[allow(dead_code, reason = "for people; every image states its licence")]
+    licence: String,
+}
+
 fn images() -> Result<Images> {
     let path = paths::root().join("ci/images.toml");
     let text =
@@ -56,7 +68,7 @@ pub fn series() -> Result<Vec<String>> {
 
 /// Empties the cache.
 pub fn forget() -> Result<()> {
-    for part in ["kernels", "busybox", "peer", "debs"] {
+    for part in ["kernels", "busybox", "peer", "xenstore-utils", "debs"] {
         let dir = paths::cache().join(part);
         if dir.exists() {
             fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
@@ -75,6 +87,29 @@ pub fn ensure() -> Result<()> {
         ensure_file(file).with_context(|| format!("package {}", file.package))?;
     }
     Ok(())
+}
+
+/// The directory into which the packages of a tree are unpacked.
+pub fn tree(name: &str) -> Result<PathBuf> {
+    let images = images()?;
+    let wanted = images.tree.iter().find(|t| t.name == name);
+    let wanted = wanted.with_context(|| format!("ci/images.toml has no tree {name}"))?;
+    let place = paths::cache().join(name);
+    if place.exists() {
+        return Ok(place);
+    }
+    let part = place.with_extension("part");
+    if part.exists() {
+        fs::remove_dir_all(&part)?;
+    }
+    for package in &wanted.packages {
+        let known = |p: &&str| exec::first_line("apt-cache", &["show", p]).is_some();
+        let package = package.split('|').find(known).unwrap_or(package);
+        let deb = download(package, None)?;
+        unpack_into(&deb, &part)?;
+    }
+    fs::rename(&part, &place)?;
+    Ok(place)
 }
 
 fn ensure_kernel(wanted: &Kernel) -> Result<()> {
@@ -251,8 +286,13 @@ fn unpack(deb: &Path) -> Result<PathBuf> {
     if dir.exists() {
         fs::remove_dir_all(&dir)?;
     }
+    unpack_into(deb, &dir)?;
+    Ok(dir)
+}
+
+fn unpack_into(deb: &Path, dir: &Path) -> Result<()> {
     let mut command = exec::command("dpkg-deb", ["-x"]);
-    command.arg(deb).arg(&dir);
+    command.arg(deb).arg(dir);
     let output = exec::collect(command, |_| {})?;
     if !output.ok {
         bail!(
@@ -261,7 +301,7 @@ fn unpack(deb: &Path) -> Result<PathBuf> {
             output.tail()
         );
     }
-    Ok(dir)
+    Ok(())
 }
 
 fn only_entry(dir: &Path) -> Result<PathBuf> {

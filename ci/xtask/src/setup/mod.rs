@@ -10,7 +10,8 @@ mod rust;
 use anyhow::Result;
 use vmtest::{kernels, paths};
 
-pub use rust::{metal_target_flags, missing_component};
+pub use fetch::tree;
+pub use rust::{metal_target_flags, missing_component, static_target_flags};
 
 /// Options of `setup`.
 #[derive(clap::Args, Default)]

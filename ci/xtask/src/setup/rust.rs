@@ -44,6 +44,16 @@ pub fn metal_target_flags(command: &mut Command) {
     }
 }
 
+/// Arguments for Cargo that build a static program for dom0, and the directory below target/ in which the result is.
+/// Without the target the host's is used: good for trying a program out, not for shipping it.
+pub fn static_target_flags(command: &mut Command) -> &'static str {
+    if !has_target(STATIC) {
+        return "";
+    }
+    command.args(["--target", STATIC]);
+    STATIC
+}
+
 /// Installs a Cargo subcommand's component; a reason if it stays missing.
 pub fn missing_component(name: &str, probe: &str) -> Option<String> {
     let there = || exec::text("cargo", &[probe, "--version"]).is_some();

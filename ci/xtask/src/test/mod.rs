@@ -4,6 +4,7 @@ mod cargo;
 mod defconfigs;
 mod report;
 pub mod vm;
+mod xenstore;
 
 use crate::setup::{self, Need};
 use crate::{build, config, lints, micro};
@@ -51,6 +52,7 @@ const CHECKS: &[&str] = &[
     "lint",
     "host",
     "abi",
+    "xenstore",
     "build",
 ];
 
@@ -123,6 +125,7 @@ pub fn run(args: &Args) -> Result<bool> {
             })?,
             "host" => cargo::host_tests(&mut report),
             "abi" => cargo::abi_check(&mut report),
+            "xenstore" => xenstore::check(&mut report),
             _ => {}
         }
     }
