@@ -26,6 +26,18 @@ pub fn rows() -> Vec<VmTest> {
             .extra_time(180),
     ];
     rows.extend(bring_up());
+    rows.push(
+        VmTest::new("smp/apic-x2apic-cluster", Normal)
+            .machine("peer")
+            .cpus(4)
+            .cmdline("x2apic-mode=cluster")
+            .extra_time(60)
+            .steps(&[
+                Step::See("APIC driver x2apic_cluster (x2apic-mode)"),
+                Step::See(READY),
+            ])
+            .needs_xen(),
+    );
     for (name, level, cpus, cmdline, line) in [
         (
             "x2apic-physical",

@@ -33,6 +33,19 @@ pub struct LineMode {
     pub low: bool,
 }
 
+/// What a CPU's interrupts amount to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterruptCounts {
+    /// Device vectors in use.
+    pub vectors_used: u32,
+    /// Device vectors that there are.
+    pub vectors: u32,
+    /// Spurious, error and other vectors that nobody asked for.
+    pub spurious: u64,
+    /// Writes to the interrupt command register.
+    pub icr_writes: u64,
+}
+
 /// Address and data that make a device's MSI reach a host vector on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MsiMessage {
@@ -98,6 +111,8 @@ pub trait Machine: Sync {
     fn free_vector(&self, cpu: CpuId, vector: u8);
     /// Whether messages go through remapping entries, which check who sent them.
     fn remaps_interrupts(&self) -> bool;
+    /// Counters of a CPU's interrupts. `None` if there is no such CPU.
+    fn interrupt_counts(&self, cpu: CpuId) -> Option<InterruptCounts>;
     /// Message for a device's MSI to a reserved vector. `None` if the device cannot be given one. What it occupies is
     /// given back with the vector.
     fn msi_message(&self, source: &MsiSource, cpu: CpuId, vector: u8) -> Option<MsiMessage>;

@@ -8,6 +8,7 @@ use loom::sync::atomic::AtomicU32;
 use loom::thread;
 use x86_model::callin::{CallIn, Report, Stage, StopRequest};
 use x86_model::interrupt::cluster::{Clusters, Slot};
+use x86_model::interrupt::vectors::{self, VectorMap};
 use x86_model::regs::apic::x2apic_ldr;
 use x86_model::sync::Word;
 
@@ -154,5 +155,24 @@ fn a_cpu_without_handlers_is_stopped_by_exactly_one_side() {
         let nmi = stop.ask();
         let by_itself = starting.join().unwrap();
         assert_ne!(nmi, by_itself);
+    });
+}
+
+#[test]
+fn two_searches_never_get_the_same_vector_of_a_cpu() {
+    loom::model(|| {
+        let maps: Arc<[VectorMap<Cell>; 2]> = Arc::new(std::array::from_fn(|_| {
+            VectorMap::new(std::array::from_fn(|_| Cell::new(0)))
+        }));
+        let other = {
+            let maps = maps.clone();
+            thread::spawn(move || vectors::take(maps.iter()))
+        };
+        let mine = vectors::take([&maps[1]].into_iter());
+        let other = other.join().unwrap();
+        assert!(mine.is_some() && other.is_some());
+        assert_ne!(mine, other);
+        // A loser has left nothing behind.
+        assert_eq!((maps[0].used(), maps[1].used()), (1, 2));
     });
 }

@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use hv_hw::machine::PowerAction;
+use hv_hw::machine::{CpuId, PowerAction};
 use hv_hw::mem::frames;
 use hv_hw::{Machine, config};
 
@@ -175,10 +175,14 @@ fn interrupts(hv: &Hypervisor) {
     });
     hv.say_all(lines.collect());
     for (n, cpu) in hv.pcpus.iter().enumerate() {
-        let stray = cpu.stray.load(Ordering::Relaxed);
-        if stray != 0 {
+        if let Some(c) = hv.hw.interrupt_counts(CpuId(n as u32)) {
             hv.say(format_args!(
-                "  CPU {n}: {stray} interrupts of unknown origin"
+                "  CPU {n}: {} of {} device vectors in use, {} spurious, {} of unknown origin, {} messages sent",
+                c.vectors_used,
+                c.vectors,
+                c.spurious,
+                cpu.stray.load(Ordering::Relaxed),
+                c.icr_writes
             ));
         }
     }

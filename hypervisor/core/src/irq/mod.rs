@@ -128,7 +128,7 @@ impl Hypervisor {
         }
         hv_hw::guest_log!(
             Error,
-            "{}: no interrupt vector left for {source:?}",
+            "{}: no interrupt vector left on any of {count} CPUs for {source:?}; debug key 'i' shows who has them",
             domain.id
         );
         None

@@ -9,8 +9,8 @@ use x86_model::{Hpa, Mfn, Width};
 
 use super::FakeVcpu;
 use crate::machine::{
-    CpuId, HostInterrupt, IoApicInfo, LineMode, Machine, MsiMessage, MsiSource, PowerAction,
-    VcpuSetup,
+    CpuId, HostInterrupt, InterruptCounts, IoApicInfo, LineMode, Machine, MsiMessage, MsiSource,
+    PowerAction, VcpuSetup,
 };
 use crate::mem::stage2::Format;
 
@@ -137,6 +137,13 @@ impl Machine for FakeMachine {
     }
     fn remaps_interrupts(&self) -> bool {
         self.remapping
+    }
+    fn interrupt_counts(&self, cpu: CpuId) -> Option<InterruptCounts> {
+        (cpu.0 < self.cpus).then(|| InterruptCounts {
+            vectors_used: self.seen().vectors.iter().filter(|v| v.0 == cpu.0).count() as u32,
+            vectors: 0xe0 - 0x30,
+            ..InterruptCounts::default()
+        })
     }
     fn msi_message(&self, source: &MsiSource, cpu: CpuId, vector: u8) -> Option<MsiMessage> {
         self.seen().senders.push(*source);

@@ -1,5 +1,7 @@
 //! [`Machine`] on the metal: thin methods over the modules that own the state.
 
+use core::sync::atomic::Ordering;
+
 use alloc::vec::Vec;
 
 use x86_model::pci::Bdf;
@@ -12,8 +14,8 @@ use super::cpu::{features, msr, percpu};
 use super::virt::{self, Backend, GuestCpu};
 use super::{iommu, paging, panic, power, time};
 use crate::machine::{
-    CpuId, HostInterrupt, IoApicInfo, LineMode, Machine, MsiMessage, MsiSource, PowerAction,
-    VcpuSetup,
+    CpuId, HostInterrupt, InterruptCounts, IoApicInfo, LineMode, Machine, MsiMessage, MsiSource,
+    PowerAction, VcpuSetup,
 };
 use crate::mem::stage2::Format;
 
@@ -140,6 +142,15 @@ impl Machine for Metal {
         if let Some(cpu) = percpu::of(cpu) {
             vectors::free(cpu, vector);
         }
+    }
+    fn interrupt_counts(&self, cpu: CpuId) -> Option<InterruptCounts> {
+        let cpu = percpu::of(cpu)?;
+        Some(InterruptCounts {
+            vectors_used: cpu.vectors.used(),
+            vectors: x86_model::interrupt::vectors::COUNT,
+            spurious: cpu.spurious.load(Ordering::Relaxed),
+            icr_writes: cpu.icr_writes.load(Ordering::Relaxed),
+        })
     }
     fn remaps_interrupts(&self) -> bool {
         iommu::active()

@@ -4,3 +4,4 @@ pub mod cluster;
 pub mod driver;
 pub mod ipi;
 pub mod mode;
+pub mod vectors;

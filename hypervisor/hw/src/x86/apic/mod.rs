@@ -12,7 +12,7 @@ pub mod vectors;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use x86_model::Hpa;
-use x86_model::interrupt::driver::{Driver, ExternalAddressing};
+use x86_model::interrupt::driver::Driver;
 use x86_model::interrupt::mode::{self, Facts, Remapping, X2apicMode};
 use x86_model::iommu::Target;
 use x86_model::regs::apic::{self, reg};
@@ -134,15 +134,11 @@ pub fn will_be_x2apic(options: &ApicOptions, opt_out: bool) -> bool {
 
 /// How a remapped device interrupt names a vector of this CPU.
 pub(super) fn target(cpu: &PerCpu, vector: u8, level: bool) -> Target {
-    // In cluster mode the destination is a set of CPUs; the vector is this CPU's only, so the set has one.
-    let logical = driver().external == ExternalAddressing::Cluster;
+    // In cluster mode the destination is a set of CPUs; the interrupt is for one, so the set has one.
+    let to = send::external_destination(cpu);
     Target {
-        dest: if logical {
-            apic::x2apic_ldr(cpu.apic_id())
-        } else {
-            cpu.apic_id()
-        },
-        logical,
+        dest: to.id,
+        logical: to.logical,
         lowest: false,
         vector,
         level,

@@ -54,9 +54,20 @@ pub(in crate::x86) fn leave(cpu: &PerCpu) {
 
 /// A CPU has its number: from here on it is among those that [`send_mask`] knows.
 pub(in crate::x86) fn enlist(cpu: &PerCpu) {
-    let place = Place::unpack(cpu.place.load(Ordering::Acquire));
-    let apic_id = cpu.apic_id();
-    ROSTER.set(cpu.id().0, Target { apic_id, place });
+    ROSTER.set(cpu.id().0, as_target(cpu));
+}
+
+/// A CPU as messages name it.
+pub(super) fn as_target(cpu: &PerCpu) -> Target {
+    Target {
+        apic_id: cpu.apic_id(),
+        place: Place::unpack(cpu.place.load(Ordering::Acquire)),
+    }
+}
+
+/// How a device interrupt names this CPU, where an entry of interrupt remapping has room for it.
+pub(super) fn external_destination(cpu: &PerCpu) -> Destination {
+    driver().external.destination(&CLUSTERS, as_target(cpu))
 }
 
 /// From here on no CPU comes or goes; `listed` are those that the firmware's tables mention in any way.

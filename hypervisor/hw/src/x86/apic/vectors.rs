@@ -1,17 +1,19 @@
 //! The map of interrupt vectors, and who uses which device vector on which CPU.
 //!
-//! Device vectors are given out per CPU: a bit map in the CPU's block, changed by atomic operations from anywhere.
+//! Device vectors are given out per CPU, or per cluster, from maps in the CPUs' blocks.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::AtomicU32;
 
-use super::super::cpu::percpu::PerCpu;
+use x86_model::interrupt::vectors::{self, VectorMap};
+
+use super::super::cpu::percpu::{self, PerCpu};
 
 /// First vector of the two legacy interrupt controllers; masked, but their spurious interrupts land here.
 pub const LEGACY: u8 = 0x20;
 /// First device vector.
-pub const FIRST_DEVICE: u8 = 0x30;
+pub const FIRST_DEVICE: u8 = vectors::FIRST;
 /// Last device vector.
-pub const LAST_DEVICE: u8 = 0xdf;
+pub const LAST_DEVICE: u8 = vectors::LAST;
 /// The hypervisor's own console.
 pub const CONSOLE: u8 = 0xe0;
 /// Faults that an IOMMU recorded.
@@ -27,31 +29,20 @@ pub const ERROR: u8 = 0xfe;
 /// Spurious: needs no EOI.
 pub const SPURIOUS: u8 = 0xff;
 
-/// Reserves a device vector of `cpu`. The search starts at a different priority class each time, so that no class of
-/// sixteen fills up first.
+/// Reserves a device vector of `cpu`, in cluster mode on its whole cluster. `None` when none is left.
 pub fn alloc(cpu: &PerCpu) -> Option<u8> {
-    const COUNT: u32 = (LAST_DEVICE - FIRST_DEVICE) as u32 + 1;
-    let used: u32 = cpu
-        .vectors
-        .iter()
-        .map(|w| w.load(Ordering::Relaxed).count_ones())
-        .sum();
-    (0..COUNT)
-        .map(|i| FIRST_DEVICE + ((used * 16 + used / (COUNT / 16) + i) % COUNT) as u8)
-        .find(|&vector| {
-            let (word, bit) = place(vector);
-            cpu.vectors[word].fetch_or(bit, Ordering::AcqRel) & bit == 0
-        })
+    vectors::take(scope(cpu))
 }
 
-/// Gives a vector back. One that is not reserved, or no device vector, is ignored.
+/// Gives a vector back. One that is no device vector is ignored.
 pub fn free(cpu: &PerCpu, vector: u8) {
-    if (FIRST_DEVICE..=LAST_DEVICE).contains(&vector) {
-        let (word, bit) = place(vector);
-        cpu.vectors[word].fetch_and(!bit, Ordering::AcqRel);
-    }
+    vectors::give(scope(cpu), vector);
 }
 
-fn place(vector: u8) -> (usize, u64) {
-    (usize::from(vector / 64), 1 << (vector % 64))
+/// The CPUs on which a vector for `cpu` must be free.
+fn scope(cpu: &PerCpu) -> impl Iterator<Item = &'static VectorMap<AtomicU32>> + Clone {
+    let (how, target) = (super::driver().external, super::send::as_target(cpu));
+    percpu::all()
+        .filter(move |c| how.shares_vectors(target, super::send::as_target(c)))
+        .map(|c| &c.vectors)
 }

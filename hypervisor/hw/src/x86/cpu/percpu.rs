@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsiz
 use alloc::boxed::Box;
 
 use x86_model::callin::StopRequest;
+use x86_model::interrupt::vectors::VectorMap;
 
 use super::gdt::Descriptors;
 use crate::machine::CpuId;
@@ -62,8 +63,8 @@ pub struct PerCpu {
     pub(in crate::x86) place: AtomicU32,
     /// Writes to the interrupt command register.
     pub(in crate::x86) icr_writes: AtomicU64,
-    /// Device vectors in use, a bit each; changed by any CPU.
-    pub(in crate::x86) vectors: [AtomicU64; 4],
+    /// Device vectors in use; changed by any CPU.
+    pub(in crate::x86) vectors: VectorMap<AtomicU32>,
     /// Ranks of the locks that it holds.
     #[cfg(CONFIG_DEBUG_LOCKS)]
     pub(crate) held: crate::sync::Ranks,
@@ -121,7 +122,7 @@ impl PerCpu {
             slot,
             place: AtomicU32::new(0),
             icr_writes: AtomicU64::new(0),
-            vectors: [const { AtomicU64::new(0) }; 4],
+            vectors: VectorMap::empty(),
             #[cfg(CONFIG_DEBUG_LOCKS)]
             held: crate::sync::Ranks::new(),
             virt: AtomicUsize::new(0),
