@@ -23,7 +23,7 @@ pub struct Facts {
     pub wide_exchange: bool,
     /// Local APICs will be in x2APIC mode.
     pub x2apic: bool,
-    /// ACPI id of an IO-APIC that no unit's scope names.
+    /// ACPI id of an IO-APIC that no unit's scope names, or that shares its id with another.
     pub stray_ioapic: Option<u8>,
 }
 
@@ -44,7 +44,7 @@ pub enum NotUsed {
     Platform,
     /// No CMPXCHG16B.
     NoWideExchange,
-    /// The IO-APIC of this id has no scope.
+    /// The IO-APIC of this id has no scope of its own.
     StrayIoApic(u8),
     /// The unit of this number lacks queued invalidation.
     UnitQueue(usize),
@@ -68,7 +68,7 @@ impl fmt::Display for NotUsed {
             Self::NoWideExchange => f.write_str("the CPU lacks CMPXCHG16B"),
             Self::StrayIoApic(id) => write!(
                 f,
-                "the firmware's table names no source for IO-APIC {id}, whose interrupts would be lost"
+                "the firmware's tables name no source of its own for IO-APIC {id}, whose interrupts would be lost"
             ),
             Self::UnitQueue(n) => write!(f, "unit {n} lacks queued invalidation"),
             Self::UnitRemapping(n) => write!(f, "unit {n} lacks it"),
@@ -246,7 +246,7 @@ mod tests {
         };
         assert_eq!(
             vtd(&stray, true, &[GOOD]).map_err(|e| e.to_string()),
-            Err("the firmware's table names no source for IO-APIC 130, whose interrupts would be lost".into())
+            Err("the firmware's tables name no source of its own for IO-APIC 130, whose interrupts would be lost".into())
         );
     }
 

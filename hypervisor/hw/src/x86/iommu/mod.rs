@@ -13,7 +13,7 @@ mod setup;
 mod shared;
 mod vtd;
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -79,8 +79,6 @@ static STATE: SpinLock<Option<State>, { rank::IOMMU }> = SpinLock::new(None);
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// Whether an IO-APIC must be told the end of a level-triggered interrupt by register.
 static EXPLICIT_EOI: AtomicBool = AtomicBool::new(false);
-/// Entries that were written, for the log.
-static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 /// Whether interrupts go through remapping entries.
 #[inline]
@@ -170,7 +168,6 @@ impl State {
             self.give(handle);
             return None;
         }
-        WRITTEN.fetch_add(1, Ordering::Relaxed);
         if self.trace {
             let (used, all) = self.entries();
             guest_log!(
@@ -308,10 +305,4 @@ pub(super) fn report_faults() {
             Units::Amd(a) => a.report_faults(now),
         }
     }
-}
-
-/// Entries in use, entries in all, and how many were written since boot.
-pub fn statistics() -> Option<(u32, u32, u64)> {
-    let (used, all) = STATE.lock().as_ref()?.entries();
-    Some((used, all, WRITTEN.load(Ordering::Relaxed)))
 }

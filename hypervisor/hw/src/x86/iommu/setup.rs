@@ -198,7 +198,7 @@ fn plural(n: usize) -> &'static str {
     if n == 1 { "" } else { "s" }
 }
 
-/// The IO-APICs' sources, by `find` from their ACPI ids; notes the first that has none.
+/// The IO-APICs' sources, by `find` from their ACPI ids; notes the first that has none of its own.
 fn sources(
     ioapics: &[IoApicInfo],
     facts: &mut Facts,
@@ -206,18 +206,14 @@ fn sources(
 ) -> BTreeMap<u8, Sender> {
     let mut sources = BTreeMap::new();
     for a in ioapics {
-        match find(a.id) {
-            Some((segment, device)) => {
-                sources.insert(
-                    a.id,
-                    Sender {
-                        segment,
-                        device,
-                        requester: Requester::Exact(device),
-                    },
-                );
-            }
-            None => facts.stray_ioapic = facts.stray_ioapic.or(Some(a.id)),
+        let source = find(a.id).map(|(segment, device)| Sender {
+            segment,
+            device,
+            requester: Requester::Exact(device),
+        });
+        let own = source.is_some_and(|s| sources.insert(a.id, s).is_none());
+        if !own {
+            facts.stray_ioapic = facts.stray_ioapic.or(Some(a.id));
         }
     }
     sources

@@ -245,16 +245,17 @@ impl Unit {
 
     /// Reports what was logged, some of it (see [`Reporter`]).
     pub fn report_events(&mut self, now_ns: u64) {
-        // A device that goes on faulting must not keep the CPU here.
-        for _ in 0..32 {
-            let Some(event) = self.next_event() else {
-                break;
-            };
-            if let Verdict::Tell(count) = self.events.fault(event.key()) {
-                warn!("AMD-Vi unit {}: {event} ({count} so far)", self.number);
+        // A device that goes on faulting must not keep the CPU here. What is left then would raise no interrupt any more.
+        let done = (0..2 * amd::RING_BYTES / 16).any(|_| match self.next_event() {
+            None => true,
+            Some(event) => {
+                if let Verdict::Tell(count) = self.events.fault(event.key()) {
+                    warn!("AMD-Vi unit {}: {event} ({count} so far)", self.number);
+                }
+                false
             }
-        }
-        if self.events.interrupt(now_ns) {
+        });
+        if self.events.interrupt(now_ns) || !done {
             self.control &= !amd::EVENT_INTERRUPT;
             self.registers.write64(reg::CONTROL, self.control);
             warn!(

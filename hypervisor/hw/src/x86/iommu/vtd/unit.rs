@@ -219,16 +219,17 @@ impl Unit {
 
     /// Reports what was recorded, some of it (see [`Reporter`]).
     pub fn report_faults(&mut self, now_ns: u64) {
-        // A device that goes on faulting must not keep the CPU here.
-        for _ in 0..2 * self.cap.fault_count() {
-            let Some(record) = self.next_fault() else {
-                break;
-            };
-            if let Verdict::Tell(count) = self.faults.fault(record.key()) {
-                warn!("VT-d unit {}: {record} ({count} so far)", self.number);
+        // A device that goes on faulting must not keep the CPU here. What is left then would raise no interrupt any more.
+        let done = (0..2 * self.cap.fault_count()).any(|_| match self.next_fault() {
+            None => true,
+            Some(record) => {
+                if let Verdict::Tell(count) = self.faults.fault(record.key()) {
+                    warn!("VT-d unit {}: {record} ({count} so far)", self.number);
+                }
+                false
             }
-        }
-        if self.faults.interrupt(now_ns) {
+        });
+        if self.faults.interrupt(now_ns) || !done {
             self.mask_faults();
             warn!(
                 "VT-d unit {}: too many faults ({} so far): no more are reported",
