@@ -137,6 +137,43 @@ fn poll_sleeps_until_the_port_is_raised() {
 }
 
 #[test]
+fn a_port_raised_while_its_poller_falls_asleep_keeps_it_awake() {
+    let s = System::new(2);
+    let mut ports = [0; 2];
+    for port in &mut ports {
+        s.poke_words(ARG, &[0, 0]);
+        assert_eq!(s.call(0, 32, [7, ARG, 0, 0, 0]), 0);
+        *port = s.peek_u32(ARG + 4);
+    }
+    let asleep = Next::Sleep(Sleep::Polling, None);
+    let raise = |port| {
+        s.poke_words(0x5000, &[port]);
+        assert_eq!(s.call(1, 32, [4, 0x5000, 0, 0, 0]), 0);
+    };
+    let falls_asleep = || {
+        let v = s.dom.vcpu(0).unwrap();
+        let mut local = v.local.try_lock().unwrap();
+        let asleep = local.try_sleep(&s.dom, v, Sleep::Polling, None);
+        v.sleep.store(Sleep::Awake as u8, Ordering::SeqCst);
+        asleep
+    };
+    s.poke_words(0x4000, &ports);
+    s.poke(ARG, &0x4000u64.to_le_bytes());
+    // One port, several, none in particular.
+    for count in [1, 2, 0] {
+        s.poke_words(ARG + 8, &[count, 0, 0, 0]);
+        assert_eq!(s.call_next(0, 29, [3, ARG, 0, 0, 0]), (0, asleep));
+        assert!(falls_asleep(), "{count} ports, nothing raised");
+        assert_eq!(s.call_next(0, 29, [3, ARG, 0, 0, 0]), (0, asleep));
+        // The ports are masked, so that the upcall is no reason to wake up.
+        raise(ports[0]);
+        assert!(!falls_asleep(), "{count} ports, one raised");
+        // Taken, as the guest would.
+        s.dom.shared_info.write(2048, &[0; 8]);
+    }
+}
+
+#[test]
 fn balloon_gives_back_exactly_what_was_asked() {
     let s = System::new(1);
     let before = hv_hw::mem::free_frames();

@@ -204,9 +204,15 @@ impl Evtchn {
     }
 
     /// Announces what a vCPU polls for: a port, [`POLL_SEVERAL`], or [`POLL_NONE`] any more. Announce first, then look
-    /// with [`Evtchn::any_pending`]: a raise in between wakes the poller.
+    /// with [`Evtchn::any_pending`], then fall asleep, then look with [`Evtchn::polls`]: a raise in between took the
+    /// announcement back.
     pub fn set_polling(&self, vcpu: u32, port: u32) {
         self.polling.set(vcpu, port);
+    }
+
+    /// Whether what a vCPU polls for has not been raised yet.
+    pub fn polls(&self, vcpu: u32) -> bool {
+        self.polling.waits(vcpu)
     }
 
     /// Whether one of the ports is pending, masked or not. EINVAL if one before it does not exist.

@@ -8,7 +8,7 @@ use super::notify::VcpuSet;
 
 /// Waits for nothing.
 pub const NONE: u32 = 0;
-/// Waits for several ports: any raise ends it, and the poller looks again.
+/// Waits for several ports, or for none in particular: any raise ends it, and the poller looks again.
 pub const SEVERAL: u32 = u32::MAX;
 
 /// What each vCPU waits for.
@@ -26,7 +26,8 @@ impl Polling {
         }
     }
 
-    /// Announces that a vCPU waits for a port, for [`SEVERAL`], or for [`NONE`] any more.
+    /// Announces that a vCPU waits for a port, for [`SEVERAL`], or for [`NONE`] any more. A raise takes the announcement back
+    /// ([`Polling::waits`]), and wakes the vCPU if it is asleep already.
     pub fn set(&self, vcpu: u32, port: u32) {
         let Some(slot) = self.ports.get(vcpu as usize) else {
             return;
@@ -38,6 +39,13 @@ impl Polling {
         if slot.swap(port, Ordering::SeqCst) != NONE {
             self.active.fetch_sub(1, Ordering::SeqCst);
         }
+    }
+
+    /// Whether what a vCPU announced still stands: nobody has woken it.
+    pub fn waits(&self, vcpu: u32) -> bool {
+        self.ports
+            .get(vcpu as usize)
+            .is_some_and(|slot| slot.load(Ordering::SeqCst) != NONE)
     }
 
     /// Collects the vCPUs that wait for `port`; they wait no longer.

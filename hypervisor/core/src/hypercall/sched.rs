@@ -11,6 +11,7 @@ use xen_abi::sched::{
 
 use super::{Call, HcResult, ptr};
 use crate::domain::ShutdownReason;
+use crate::evtchn::{POLL_NONE, POLL_SEVERAL};
 use crate::vcpu::Sleep;
 use crate::vcpu::exits::Next;
 
@@ -106,9 +107,8 @@ fn poll(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
     let vcpu = call.vcpu();
     // Announce first, look second: a port raised in between finds the poller.
     let wait_for = match ports {
-        [] => 0,
         [one] => *one,
-        _ => u32::MAX,
+        _ => POLL_SEVERAL,
     };
     call.domain().evtchn.set_polling(vcpu.key.vcpu, wait_for);
     match call.domain().evtchn.any_pending(ports) {
@@ -118,11 +118,11 @@ fn poll(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
             Ok(0)
         }
         Ok(true) => {
-            call.domain().evtchn.set_polling(vcpu.key.vcpu, 0);
+            call.domain().evtchn.set_polling(vcpu.key.vcpu, POLL_NONE);
             Ok(0)
         }
         Err(e) => {
-            call.domain().evtchn.set_polling(vcpu.key.vcpu, 0);
+            call.domain().evtchn.set_polling(vcpu.key.vcpu, POLL_NONE);
             Err(e)
         }
     }

@@ -23,7 +23,9 @@ impl VcpuLocal {
         self.merge_posted(vcpu);
         // A pCPU that still watches an old deadline may have taken this one for it before the line above.
         let watched = vcpu.wake_at.load(Ordering::SeqCst) == deadline;
-        if !watched || self.has_deliverable(domain, vcpu) {
+        // A port raised before the vCPU was asleep found nobody to wake.
+        let raised = how == Sleep::Polling && !domain.evtchn.polls(vcpu.key.vcpu);
+        if !watched || raised || self.has_deliverable(domain, vcpu) {
             vcpu.sleep.store(Sleep::Awake as u8, Ordering::SeqCst);
             return false;
         }
