@@ -47,6 +47,8 @@ pub struct Identity {
 pub struct Pcpu {
     /// Choose again at the next opportunity.
     pub resched: AtomicBool,
+    /// Time without a vCPU to run, in ns.
+    pub idle_ns: AtomicU64,
     /// Interrupts of unknown origin seen here.
     pub stray: AtomicU64,
 }
@@ -136,6 +138,11 @@ impl Hypervisor {
         drop(list);
         // Maybe the last reference: not under the lock.
         drop(removed);
+    }
+
+    /// Domains on the list.
+    pub fn domain_count(&self) -> usize {
+        self.domains.lock().len()
     }
 
     /// The domain with the lowest identifier from `first` on.

@@ -10,7 +10,7 @@ use hv_core::hypercall::TABLE;
 use xen_abi::layout::Header;
 use xen_abi::{
     Errno, console, domctl, event_channel, grant_table, hvm, hypercall, hypfs, memory, physdev,
-    platform, sched, vcpu, version,
+    platform, sched, sysctl, vcpu, version,
 };
 
 /// A structure of zeroes.
@@ -33,6 +33,7 @@ const FAMILIES: &[(u64, &str, &Header, &str)] = &[
     (33, "physdev_op", &physdev::HEADER, "op::"),
     (34, "hvm_op", &hvm::op::HEADER, "op::"),
     (42, "hypfs_op", &hypfs::HEADER, "op::"),
+    (35, "sysctl", &sysctl::HEADER, "op::"),
     (36, "domctl", &domctl::HEADER, "op::"),
 ];
 
@@ -99,6 +100,12 @@ fn answer(system: &System, call: u64, sub: u64) -> Option<i64> {
             [ARG, 0, 0, 0, 0]
         }
         // The domain, too.
+        35 => {
+            // A pool operation that there is.
+            let pool_info = if sub == 18 { 3 } else { 0 };
+            system.poke_words(ARG, &[sub as u32, 0x15, pool_info]);
+            [ARG, 0, 0, 0, 0]
+        }
         36 => {
             system.poke_words(ARG, &[sub as u32, 0x15, GUEST.into()]);
             [ARG, 0, 0, 0, 0]

@@ -13,6 +13,18 @@ pub const STORE_PFN: u32 = 1;
 pub const STORE_EVTCHN: u32 = 2;
 /// `HVM_PARAM_ACPI_IOPORTS_LOCATION`.
 pub const ACPI_IOPORTS_LOCATION: u32 = 19;
+/// `HVM_PARAM_TIMER_MODE`.
+pub const TIMER_MODE: u32 = 10;
+/// `HVM_PARAM_VIRIDIAN`.
+pub const VIRIDIAN: u32 = 9;
+/// `HVM_PARAM_ACPI_S_STATE`.
+pub const ACPI_S_STATE: u32 = 14;
+/// `HVM_PARAM_NR_IOREQ_SERVER_PAGES`.
+pub const NR_IOREQ_SERVER_PAGES: u32 = 33;
+/// `HVM_PARAM_ALTP2M`.
+pub const ALTP2M: u32 = 35;
+/// `HVM_PARAM_MCA_CAP`.
+pub const MCA_CAP: u32 = 38;
 /// `HVM_PARAM_X87_FIP_WIDTH`.
 pub const X87_FIP_WIDTH: u32 = 36;
 /// `HVM_PARAM_TRIPLE_FAULT_REASON`.
@@ -22,6 +34,8 @@ pub const TRIPLE_FAULT_REASON: u32 = 31;
 const SELF_SET: &[u32] = &[0, 2, 15, 18, 19, 34, 36, 37];
 /// Parameters that a domain may read of itself.
 const SELF_GET: &[u32] = &[0, 1, 2, 15, 17, 18, 19, 34, 35, 36, 37];
+/// Parameters that keep the first value that is not 0.
+const ONCE: &[u32] = &[5, 6, 9, 32, 33, 35, 38];
 /// Parameters that no longer exist.
 const GONE: &[u32] = &[4, 13, 20, 21, 22, 23, 24, 25, 26, 30];
 
@@ -57,9 +71,14 @@ impl HvmParams {
         Ok(self.values.lock()[index as usize])
     }
 
-    /// Checks that a parameter may be set.
-    pub fn check_set(&self, index: u32, for_self: bool) -> Result<(), Errno> {
-        check(index, SELF_SET, for_self)
+    /// Checks that a parameter may be set to `value`. EEXIST: it has another one, and keeps it.
+    pub fn check_set(&self, index: u32, value: u64, for_self: bool) -> Result<(), Errno> {
+        check(index, SELF_SET, for_self)?;
+        let now = self.values.lock()[index as usize];
+        if ONCE.contains(&index) && now != 0 && now != value {
+            return Err(Errno::EEXIST);
+        }
+        Ok(())
     }
 
     /// Sets a parameter that [`HvmParams::check_set`] allowed.

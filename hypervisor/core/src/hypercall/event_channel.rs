@@ -12,7 +12,7 @@ use xen_abi::{DomId, Errno};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{Call, HcResult, ptr};
-use crate::domain::DomainRef;
+use crate::domain::{DomainRef, Life};
 use crate::evtchn::{self, Sent};
 
 /// Ports that one reset closes before it restarts.
@@ -50,6 +50,9 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
         }
         op::ALLOC_UNBOUND => in_out(call, arg, |call, a: &mut EvtchnAllocUnbound| {
             let owner = call.target(a.dom)?;
+            if owner.life() != Life::Alive {
+                return Err(Errno::EINVAL);
+            }
             let remote = if a.remote_dom == DomId::SELF {
                 call.domain().id
             } else {

@@ -67,7 +67,9 @@ fn set_param(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
         return Err(Errno::EINVAL);
     }
     let target = call.target(a.domid)?;
-    target.params.check_set(a.index, is_self(call, a.domid))?;
+    target
+        .params
+        .check_set(a.index, a.value, is_self(call, a.domid))?;
     match a.index {
         params::CALLBACK_IRQ => {
             target.set_callback(a.value);
@@ -79,6 +81,15 @@ fn set_param(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
         params::TRIPLE_FAULT_REASON if a.value > 5 => return Err(Errno::EINVAL),
         // Where the ACPI timer's ports are; no domain has an emulated one.
         params::ACPI_IOPORTS_LOCATION => return Err(Errno::ENODEV),
+        // Four modes of catching up with missed ticks.
+        params::TIMER_MODE if a.value > 3 => return Err(Errno::EINVAL),
+        // None of Hyper-V's interfaces is there, no alternate maps, no machine-check banks.
+        params::VIRIDIAN => return Err(Errno::EINVAL),
+        params::ALTP2M | params::MCA_CAP if a.value != 0 => return Err(Errno::EINVAL),
+        params::ACPI_S_STATE if a.value != 0 => return Err(Errno::EINVAL),
+        params::NR_IOREQ_SERVER_PAGES if !(1..=64).contains(&a.value) => {
+            return Err(Errno::EINVAL);
+        }
         params::X87_FIP_WIDTH if !matches!(a.value, 0 | 4 | 8) => return Err(Errno::EINVAL),
         _ => {}
     }

@@ -8,7 +8,7 @@ use hv_hw::mem::{frames, free_frames};
 use x86_model::Gfn;
 use xen_abi::Errno;
 use xen_abi::memory::{
-    MemoryDomain, MemoryExchange, MemoryReservation, PodTarget, RemoveFromPhysmap, cmd, op,
+    MemoryDomain, MemoryExchange, MemoryReservation, PodTarget, RemoveFromPhysmap, cmd, memf, op,
 };
 
 use super::{Call, HcResult, memory_map, physmap, ptr, resource};
@@ -84,6 +84,14 @@ fn reservation(call: &mut Call<'_, '_>, sub: u32, start: u64, arg: u64) -> HcRes
     };
     if r.extent_order > MAX_ORDER || sub == op::INCREASE_RESERVATION {
         // A translated domain has no use for memory without a place.
+        return Ok(start);
+    }
+    if sub == op::POPULATE_PHYSMAP && r.mem_flags & memf::POPULATE_ON_DEMAND != 0 {
+        hv_hw::guest_log!(
+            Warning,
+            "{}: populate on demand is not there: give the domain maxmem equal to memory",
+            target.id
+        );
         return Ok(start);
     }
     let mut removed = Vec::new();

@@ -19,6 +19,7 @@ mod platform;
 mod platform_screen;
 mod resource;
 mod sched;
+mod sysctl;
 mod vcpu;
 mod vcpu_context;
 mod version;
@@ -150,7 +151,7 @@ pub const TABLE: [Row; 64] = {
     t[32] = row("event_channel_op", event_channel::handle);
     t[33] = row("physdev_op", physdev::handle);
     t[34] = row("hvm_op", hvm::handle);
-    t[35] = refused("sysctl");
+    t[35] = row("sysctl", sysctl::handle);
     t[36] = row("domctl", domctl::handle);
     t[37] = refused("kexec_op");
     t[38] = refused("tmem_op");

@@ -15,7 +15,7 @@ use crate::vcpu::VcpuKey;
 /// Weight at which virtual time equals real time.
 const NORMAL_WEIGHT: u64 = 256;
 /// A running vCPU is not preempted by a wake-up before it had this long (Xen's `sched_ratelimit_us`).
-const RATE_LIMIT_NS: u64 = 1_000_000;
+pub const RATE_LIMIT_NS: u64 = 1_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {

@@ -14,7 +14,7 @@ use hv_hw::sync::{SpinLock, rank};
 use xen_abi::domctl::scheduler;
 
 pub use cpumask::{CpuMask, MAX_CPUS};
-pub use fair::Fair;
+pub use fair::{Fair, RATE_LIMIT_NS};
 pub use null::Null;
 
 use crate::vcpu::VcpuKey;
@@ -66,6 +66,7 @@ pub trait Policy: Send {
 /// The scheduler: a policy under its lock.
 pub struct Scheduler {
     policy: SpinLock<Box<dyn Policy>, { rank::RUNQ }>,
+    slice_ns: u64,
 }
 
 impl Scheduler {
@@ -86,6 +87,7 @@ impl Scheduler {
         };
         Some(Scheduler {
             policy: SpinLock::new(policy),
+            slice_ns,
         })
     }
 
@@ -96,6 +98,11 @@ impl Scheduler {
             "credit2" => scheduler::CREDIT2,
             _ => scheduler::NULL,
         }
+    }
+
+    /// Length of a time slice.
+    pub fn slice_ns(&self) -> u64 {
+        self.slice_ns
     }
 
     /// Runs `f` with the policy locked.

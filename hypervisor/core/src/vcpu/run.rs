@@ -143,6 +143,8 @@ pub fn step(hv: &Hypervisor, pcpu: &mut PcpuLocal) {
             pcpu.slice_end = NEVER;
             pcpu.arm(hv, NEVER);
             hv.hw.idle(&mut || shared.resched.load(Ordering::SeqCst));
+            let idle = hv.hw.now_ns().saturating_sub(now);
+            shared.idle_ns.fetch_add(idle, Ordering::Relaxed);
         }
     }
 }

@@ -87,6 +87,19 @@ const OPERATIONS: &[(u64, u64, &str)] = &[
     (34, 11, "HvmXentrace"),
     (34, 15, "HvmGetMemType"),
     (34, 23, "HvmEvtchnUpcallVector"),
+    (35, 1, "ReadConsole"),
+    (35, 3, "PhysInfo"),
+    (35, 6, "GetDomainInfoList"),
+    (35, 7, "DebugKeys"),
+    (35, 8, "GetCpuInfo"),
+    (35, 9, "AvailHeap"),
+    (35, 16, "CpuTopoInfo"),
+    (35, 17, "NumaInfo"),
+    (35, 18, "CpupoolOp"),
+    (35, 19, "SchedulerOp"),
+    (35, 22, "PciTopoInfo"),
+    (35, 26, "CpuFeatureset"),
+    (35, 29, "CpuPolicy"),
     (36, 1, "CreateDomain"),
     (36, 1, "CreateDomain17"),
     (36, 2, "MaxMem"),
@@ -383,8 +396,10 @@ impl Case {
             bytes.extend((sub as u32).to_le_bytes());
             bytes.extend(0x0300_0001u32.to_le_bytes());
         }
-        if number == 36 {
-            bytes.extend(toolstack::domctl_head(random, sub as u32));
+        match number {
+            35 => bytes.extend([sub as u32, 0x15].iter().flat_map(|w| w.to_le_bytes())),
+            36 => bytes.extend(toolstack::domctl_head(random, sub as u32)),
+            _ => {}
         }
         for _ in 0..count {
             let mut argument = random.structure(layout, &mut memory);
@@ -395,12 +410,13 @@ impl Case {
         }
         match number {
             7 => bytes.resize(136, 0),
+            35 => bytes.resize(136, 0),
             36 => bytes.resize(144, 0),
             _ => {}
         }
         memory.push((at, bytes));
         let args = match number {
-            7 | 36 => [at, 0, 0, 0, 0],
+            7 | 35 | 36 => [at, 0, 0, 0, 0],
             20 => [sub, at, count, 0, 0],
             24 => [sub, random.below(3), at, 0, 0],
             _ => [sub, at, 0, 0, 0],

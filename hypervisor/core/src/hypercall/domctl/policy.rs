@@ -6,13 +6,14 @@
 use alloc::vec::Vec;
 
 use hv_hw::GuestContext;
+use x86_model::policy::features::Regs;
 use xen_abi::Errno;
 use xen_abi::domctl::{CpuPolicy, CpuidLeaf, MsrEntry, policy};
 
 use super::super::{Call, ptr};
 use super::{Done, Op, Result};
 use crate::domain::DomainRef;
-use crate::hvm::cpuid::{CpuidTable, Live};
+use crate::hvm::cpuid::Live;
 use crate::hvm::cr4;
 
 /// Most leaves of a policy, as Xen 4.17 has room for: 14 basic ones with 5 further caches, 2 feature, 1 topology and 62 state
@@ -39,14 +40,10 @@ const fn subleaves(leaf: u32) -> Option<u32> {
     }
 }
 
-/// The leaves of a table, in Xen's order: those up to each range's limit, with zeroes where the domain has nothing.
-pub fn serialise(table: &CpuidTable, mut each: impl FnMut(CpuidLeaf)) {
-    let live = Live {
-        apic_on: true,
-        ..Live::default()
-    };
+/// The leaves that `lookup` has, in Xen's order: those up to each range's limit, zeroes included.
+fn serialise(lookup: impl Fn(u32, u32) -> Regs, mut each: impl FnMut(CpuidLeaf)) {
     let mut put = |leaf, subleaf| {
-        let [a, b, c, d] = table.lookup(leaf, if subleaf == NONE { 0 } else { subleaf }, &live);
+        let [a, b, c, d] = lookup(leaf, if subleaf == NONE { 0 } else { subleaf });
         each(CpuidLeaf {
             leaf,
             subleaf,
@@ -58,10 +55,10 @@ pub fn serialise(table: &CpuidTable, mut each: impl FnMut(CpuidLeaf)) {
         a
     };
     let states = {
-        let [low, .., high] = table.lookup(0xd, 0, &live);
+        let [low, .., high] = lookup(0xd, 0);
         u64::from(high) << 32 | u64::from(low)
     };
-    let last = table.lookup(0, 0, &live)[0].min(LAST_BASIC);
+    let last = lookup(0, 0)[0].min(LAST_BASIC);
     for leaf in 0..=last {
         match leaf {
             4 => {
@@ -73,7 +70,7 @@ pub fn serialise(table: &CpuidTable, mut each: impl FnMut(CpuidLeaf)) {
                 }
             }
             7 => {
-                for sub in 0..=table.lookup(7, 0, &live)[0].min(2) {
+                for sub in 0..=lookup(7, 0)[0].min(2) {
                     put(leaf, sub);
                 }
             }
@@ -102,7 +99,7 @@ pub fn serialise(table: &CpuidTable, mut each: impl FnMut(CpuidLeaf)) {
         });
     }
     let mut put = |leaf| {
-        let [a, b, c, d] = table.lookup(leaf, 0, &live);
+        let [a, b, c, d] = lookup(leaf, 0);
         each(CpuidLeaf {
             leaf,
             subleaf: policy::NO_SUBLEAF,
@@ -112,21 +109,21 @@ pub fn serialise(table: &CpuidTable, mut each: impl FnMut(CpuidLeaf)) {
             d,
         });
     };
-    for leaf in 0x8000_0000..=table.lookup(0x8000_0000, 0, &live)[0].min(LAST_EXTENDED) {
+    for leaf in 0x8000_0000..=lookup(0x8000_0000, 0)[0].min(LAST_EXTENDED) {
         put(leaf);
     }
 }
 
-/// Writes a table's leaves to the caller. ENOBUFS: more than `room`; EFAULT. Returns how many.
+/// Writes the leaves that `lookup` has to the caller. ENOBUFS: more than `room`; EFAULT. Returns how many.
 pub fn write_leaves(
     call: &Call<'_, '_>,
-    table: &CpuidTable,
+    lookup: impl Fn(u32, u32) -> Regs,
     at: u64,
     room: u32,
 ) -> core::result::Result<u32, Errno> {
     let mut written = 0;
     let mut result = Ok(());
-    serialise(table, |leaf| {
+    serialise(lookup, |leaf| {
         if result.is_err() {
             return;
         }
@@ -162,7 +159,12 @@ pub fn get(o: &mut Op<'_, '_, '_>, d: &DomainRef) -> Result {
     a.nr_leaves = if a.leaves == 0 {
         MAX_LEAVES
     } else {
-        write_leaves(o.call, &table, a.leaves, a.nr_leaves)?
+        let live = Live {
+            apic_on: true,
+            ..Live::default()
+        };
+        let lookup = |leaf, sub| table.lookup(leaf, sub, &live);
+        write_leaves(o.call, lookup, a.leaves, a.nr_leaves)?
     };
     a.nr_msrs = if a.msrs == 0 {
         MAX_MSRS
