@@ -12,6 +12,7 @@ mod refuse;
 mod row;
 mod screen;
 mod smp;
+mod tools;
 
 use anyhow::{Context, Result};
 
@@ -27,6 +28,7 @@ pub fn all() -> Vec<VmTest> {
     rows.extend(smp::rows());
     rows.extend(devices::rows());
     rows.extend(iommu::rows());
+    rows.extend(tools::rows());
     rows
 }
 

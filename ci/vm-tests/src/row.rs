@@ -82,6 +82,8 @@ pub struct VmTest {
     pub repeat: u32,
     /// Only makes sense with a hypervisor below.
     pub needs_xen: bool,
+    /// dom0 has our programs.
+    pub tools: bool,
     /// The named configuration that is booted instead of the usual build.
     pub defconfig: Option<&'static str>,
 }
@@ -107,6 +109,7 @@ impl VmTest {
             direct: false,
             repeat: 1,
             needs_xen: false,
+            tools: false,
             defconfig: None,
         }
     }
@@ -114,6 +117,12 @@ impl VmTest {
     /// With this many CPUs.
     pub fn cpus(mut self, cpus: u32) -> Self {
         self.cpus = cpus;
+        self
+    }
+
+    /// With our programs in dom0.
+    pub fn tools(mut self) -> Self {
+        self.tools = true;
         self
     }
 

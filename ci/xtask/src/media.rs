@@ -1,7 +1,8 @@
 //! Boot media of our own tests and of `run`: dom0's RAM disk, and a CD image or a file of modules.
 
 use crate::iso as iso_cmd;
-use anyhow::{Context, Result};
+use crate::{exec, setup};
+use anyhow::{Context, Result, bail};
 use hv_hw::bootinfo::bundle;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -112,12 +113,41 @@ pub fn scripts() -> PathBuf {
 
 /// dom0's RAM disk for a kernel, in the build directory.
 pub fn initrd(kernel: &Kernel) -> Result<PathBuf> {
-    let name = format!("initrd-{}.gz", kernel.series);
+    ram_disk(kernel, "", &[])
+}
+
+/// The same with our programs in it, which are built for that.
+pub fn initrd_with_tools(kernel: &Kernel) -> Result<PathBuf> {
+    let mut cargo = exec::cargo();
+    cargo.args([
+        "build",
+        "--quiet",
+        "--profile",
+        "tools",
+        "--package",
+        "dom0-shim",
+    ]);
+    cargo.args(["--package", "xenstore-tools"]);
+    let target = setup::static_target_flags(&mut cargo);
+    if target.is_empty() {
+        bail!(
+            "programs for dom0 need Rust's static target: run `rustup target add x86_64-unknown-linux-musl`"
+        );
+    }
+    exec::step("build the programs of dom0", cargo)?;
+    let built = paths::target().join(target).join("tools");
+    let programs = [("xenstored", "dom0-shim"), ("xenstore", "xenstore")];
+    let extra = programs.map(|(name, file)| (format!("/sbin/{name}"), 0o755, built.join(file)));
+    ram_disk(kernel, "-tools", &extra)
+}
+
+fn ram_disk(kernel: &Kernel, suffix: &str, extra: &[(String, u32, PathBuf)]) -> Result<PathBuf> {
+    let name = format!("initrd-{}{suffix}.gz", kernel.series);
     let out = paths::target().join("image").join(name);
     let contents = initramfs::Contents {
         kernel,
         scripts: &scripts(),
-        extra: &[],
+        extra,
     };
     write_if_changed(&out, &initramfs::build(&contents)?)?;
     Ok(out)

@@ -127,13 +127,17 @@ impl Runner {
             link(&disk, &bundle.dir.join("disk.img"))?;
             line += &format!(" xt.bytes={} xt.md5={md5}", u64::from(test.disk_mib) << 20);
         }
+        let with_tools = match test.tools {
+            true => Some(media::initrd_with_tools(kernel)?),
+            false => None,
+        };
         let special = test.defconfig.map(|name| crate::build::image(Some(name)));
         let plan = Plan {
             on,
             hypervisor: special.as_ref().unwrap_or(&self.hypervisor),
             cmdline: test.cmdline,
             kernel: &kernel.image,
-            initrd,
+            initrd: with_tools.as_ref().unwrap_or(initrd),
             dom0_cmdline: &line,
         };
         let args = plan.args(&machine, &bundle.dir)?;

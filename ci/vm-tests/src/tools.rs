@@ -1,0 +1,15 @@
+//! Do our programs work in dom0?
+
+use crate::row::{Level, VmTest};
+
+/// The rows.
+pub fn rows() -> Vec<VmTest> {
+    vec![
+        VmTest::new("tools/xenstore", Level::Normal)
+            .script("xenstore")
+            .direct()
+            .tools()
+            .needs_xen()
+            .extra_time(60),
+    ]
+}
