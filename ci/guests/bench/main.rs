@@ -5,17 +5,26 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
-use guest_rt::hypercall::{SET_TIMER_OP, XEN_VERSION, call};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use guest_rt::hypercall::{SET_TIMER_OP, XEN_VERSION, call, set_param};
 use guest_rt::start::option;
-use guest_rt::{check, cpu, evtchn, fact, lapic, marker_start, marker_stop, shared, time};
+use guest_rt::{check, cpu, evtchn, fact, lapic, marker_start, marker_stop, shared, time, trap};
 
 guest_rt::entry!("bench", run);
+
+/// The event callback.
+const UPCALL: u8 = 0xf3;
 
 /// Brackets `$body` `$n` times with the markers of `$id`.
 macro_rules! measure {
     ($wanted:expr, $n:expr, $id:literal, $name:literal, $body:expr) => {
+        measure!($wanted, $n, $id, $name, (), $body)
+    };
+    ($wanted:expr, $n:expr, $id:literal, $name:literal, $before:expr, $body:expr) => {
         if $wanted.is_none_or(|wanted| wanted == $name) {
             for _ in 0..$n {
+                $before;
                 marker_start!($id);
                 $body;
                 marker_stop!($id);
@@ -23,6 +32,17 @@ macro_rules! measure {
             fact!(("op-{}", $name), "id={} n={}", $id, $n);
         }
     };
+}
+
+static PORT: AtomicU32 = AtomicU32::new(0);
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+
+/// Takes the port's event and the upcall.
+fn clear() {
+    let _ = evtchn::take_selector(0);
+    if evtchn::take(PORT.load(Ordering::Relaxed)) {
+        TAKEN.store(1, Ordering::Relaxed);
+    }
 }
 
 fn run() {
@@ -33,7 +53,6 @@ fn run() {
     shared::init();
     time::calibrate();
     evtchn::mask_all();
-    // Ready, but with the upcall byte set for good: each send is the same short path.
     let port = evtchn::bind_ipi(0).unwrap_or(0);
     check!(port != 0, "no IPI port");
     let far = time::now() + 3_600_000_000_000;
@@ -53,13 +72,36 @@ fn run() {
         "hypercall",
         core::hint::black_box(call(XEN_VERSION, [0; 5]))
     );
+    // The port stays pending, and masked: the shortest path there is.
     measure!(
         wanted,
         n,
         3,
-        "send",
+        "send-pending",
         core::hint::black_box(evtchn::send(port))
     );
+    let _ = set_param(0, 2 << 56 | u64::from(UPCALL));
+    trap::hook(UPCALL, |_| clear());
+    PORT.store(port, Ordering::Relaxed);
+    evtchn::set_mask(port, false);
+    // Nothing is pending before, the upcall is afterwards; interrupts are off.
+    measure!(
+        wanted,
+        n,
+        11,
+        "send",
+        clear(),
+        core::hint::black_box(evtchn::send(port))
+    );
+    clear();
+    // And all the way: until the handler has returned.
+    measure!(wanted, n, 12, "send-and-upcall", cpu::sti(), {
+        core::hint::black_box(evtchn::send(port));
+        while TAKEN.swap(0, Ordering::Relaxed) == 0 {
+            core::hint::spin_loop();
+        }
+    });
+    cpu::cli();
     measure!(
         wanted,
         n,

@@ -38,6 +38,8 @@ passed=$(($(cut -d' ' -f1 /proc/uptime | tr -d .) - start))
 wall=$(($(date +%s) - rtc))
 note "$passed hundredths of a second by the monotonic clock, $wall s by the wall clock"
 [ $((passed / 100 - wall)) -le 2 ] && [ $((wall - passed / 100)) -le 2 ] || fail "the clocks disagree"
-dmesg | grep -iE 'rcu.*stall|soft lockup|clocksource.*unstable|hrtimer: interrupt took' && fail "the kernel complains"
+# A slow host makes a timer interrupt long; the kernel says so, but nothing is lost.
+dmesg | grep -i 'hrtimer: interrupt took' | while read -r line; do note "$line"; done
+dmesg | grep -iE 'rcu.*stall|soft lockup|clocksource.*unstable' && fail "the kernel complains"
 grep -E 'LOC|RES|CAL|HYP' /proc/interrupts
 exit 0
