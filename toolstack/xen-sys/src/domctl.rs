@@ -7,8 +7,10 @@ use rustix::fs::{Mode, OFlags, open};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
+use xen_abi::domctl::{Domctl, GetDomainInfo, dominf, op};
 use xen_abi::linux::privcmd::Hypercall;
-use xen_abi::{DomId, hypercall::nr};
+use xen_abi::{DomId, Errno, hypercall::nr};
+use zerocopy::FromBytes;
 
 /// The device.
 #[derive(Debug)]
@@ -27,18 +29,8 @@ pub struct Status {
     pub dying: bool,
 }
 
-/// `XEN_DOMCTL_getdomaininfo`.
-const GETDOMAININFO: u32 = 5;
-/// Versions of the control interface in which that call has the layout used here, newest Xen last asked first by those
-/// who have it: 4.17 (0x15) to 4.22 (0x18).
+/// Versions of the control interface in which [`op::GETDOMAININFO`] has the layout used here: those of Xen 4.17 to 4.22.
 const VERSIONS: [u32; 4] = [0x15, 0x17, 0x16, 0x18];
-/// Bytes of the structure: command, version, domain, then 128 bytes of what belongs to the command.
-const DOMCTL_SIZE: usize = 144;
-const ARGUMENT: usize = 16;
-
-/// Aligned as the hypervisor wants it.
-#[repr(C, align(8))]
-struct Domctl([u8; DOMCTL_SIZE]);
 
 impl Control {
     /// Opens the device.
@@ -78,13 +70,12 @@ impl Control {
     }
 
     fn status_in(&self, version: u32, domid: DomId) -> io::Result<Option<Status>> {
-        const ESRCH: i32 = 3;
-        const DYING: u32 = 1 << 0;
-        const SHUTDOWN: u32 = 1 << 2;
-        let mut domctl = Domctl([0; DOMCTL_SIZE]);
-        domctl.0[..4].copy_from_slice(&GETDOMAININFO.to_ne_bytes());
-        domctl.0[4..8].copy_from_slice(&version.to_ne_bytes());
-        domctl.0[8..10].copy_from_slice(&domid.0.to_ne_bytes());
+        let mut domctl = Domctl {
+            cmd: op::GETDOMAININFO,
+            interface_version: version,
+            domain: domid,
+            ..Domctl::default()
+        };
         let address = std::ptr::from_mut(&mut domctl) as u64;
         let call = Hypercall {
             op: nr::DOMCTL.into(),
@@ -93,23 +84,15 @@ impl Control {
         // SAFETY: the one address is that of a structure of the size that all these versions have, which the hypervisor
         // may read and write until the call returns; this command has no pointers in it.
         match unsafe { hypercall(&self.fd, call) } {
-            Err(error) if error.raw_os_error() == Some(ESRCH) => return Ok(None),
+            Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => return Ok(None),
             other => other?,
         };
-        let word = |at: usize| {
-            u32::from_ne_bytes([
-                domctl.0[at],
-                domctl.0[at + 1],
-                domctl.0[at + 2],
-                domctl.0[at + 3],
-            ])
-        };
+        let (info, _) = GetDomainInfo::read_from_prefix(&domctl.u)
+            .map_err(|_| io::Error::other("no room for the answer"))?;
         // The first versions answer with the next domain if there is none of this number.
-        let answered = word(ARGUMENT) as u16;
-        let flags = word(ARGUMENT + 4);
-        Ok((answered == domid.0).then_some(Status {
-            shutdown: flags & SHUTDOWN != 0,
-            dying: flags & DYING != 0,
+        Ok((info.domain == domid).then_some(Status {
+            shutdown: info.flags & dominf::SHUTDOWN != 0,
+            dying: info.flags & dominf::DYING != 0,
         }))
     }
 }
