@@ -7,8 +7,8 @@ mod common;
 use common::Store;
 use dom0_shim::xenstored::server::{ConnId, GUEST_EVENTS, STAND_INS};
 use proptest::prelude::*;
-use xen_abi::Errno;
 use xen_abi::io::xs_wire::{SockMsg, kind};
+use xen_abi::{DomId, Errno};
 use zerocopy::IntoBytes;
 
 fn message(kind: u32, tx_id: u32, payload: &[u8]) -> Vec<u8> {
@@ -151,6 +151,21 @@ fn memory() {
         "d4: refused by quota memory: limit is 2621440 bytes of all nodes per domain",
     );
     s.end(g, t, false).unwrap();
+}
+
+/// A path of many new nodes counts as a whole.
+#[test]
+fn memory_of_a_long_path() {
+    let mut s = Store::new();
+    let (c, g) = (s.control(), s.guest(4));
+    s.ask(c, kind::CONTROL, 0, b"quota\0set\0memory\x0050000\0")
+        .unwrap();
+    let before = s.server.tree().owned_by(DomId(4));
+    // 90 names of up to 1.8 kB: 84 kB together.
+    let deep = ["xxxxxxxxxxxxxxxxxxx"; 90].join("/");
+    assert_eq!(s.mkdir(g, 0, &deep), Err(Errno::ENOSPC));
+    assert_eq!(s.server.tree().owned_by(DomId(4)), before);
+    s.mkdir(g, 0, &deep[..deep.len() / 2 - 10]).unwrap();
 }
 
 /// A guest that asks and never fetches is not read any more; all that waits for it is bounded.

@@ -211,10 +211,12 @@ impl View<'_> {
                 .map_or(0, |t| t.owned_delta(self.who.domid));
             self.within(Quota::Nodes, (owned + delta).max(0) as usize + new.len())?;
         }
+        let mut bytes = 0;
         for (at, node) in &new {
             self.check_size(node, None)?;
-            self.check_memory(at.as_str().len() + node.size())?;
+            bytes += at.as_str().len() + node.size();
         }
+        self.check_memory(bytes)?;
         self.check_size(&around, Some(&before))?;
         self.put(&around_path, Some(around));
         for (at, node) in new {
