@@ -311,6 +311,8 @@ fn wire() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    #![proptest_config(common::cases())]
+
     /// Two guests and the control domain send anything, in any pieces, and fetch when they like. The tree stays whole, what
     /// a guest makes the store keep stays bounded, and a client that is in order is still served.
     #[test]

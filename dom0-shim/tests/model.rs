@@ -222,6 +222,8 @@ fn fresh() -> (Store, [ConnId; 3], Model) {
 }
 
 proptest! {
+    #![proptest_config(common::cases())]
+
     #[test]
     fn as_the_model(steps in prop::collection::vec(step(), 1..120)) {
         let (mut store, clients, mut model) = fresh();

@@ -1,6 +1,8 @@
 //! Domains at their rings, on plain memory: the real transports, the real pump, no Xen.
 #![forbid(unsafe_code)]
 
+mod common;
+
 use dom0_shim::xenstored::conn::ring::Page;
 use dom0_shim::xenstored::host::DomainState;
 use dom0_shim::xenstored::machine::{BoxedPage, Machine, Xen};
@@ -478,6 +480,8 @@ fn a_state_that_makes_no_sense_is_refused() {
 }
 
 proptest! {
+    #![proptest_config(common::cases())]
+
     /// A domain that writes anything anywhere into its page, at any time. The store neither panics nor stops serving
     /// others, and reads no more than a ring for each turn that the indices allow.
     #[test]

@@ -10,6 +10,18 @@ use xen_abi::io::xs_wire::{HEADER_LEN, SockMsg, error_from_name, kind};
 use xen_abi::{DomId, Errno};
 use zerocopy::{FromBytes, IntoBytes};
 
+/// Number of cases of a property test: a quick slice by default, a long run with `XENOLITH_CASES`.
+pub fn cases() -> proptest::prelude::ProptestConfig {
+    let wanted = std::env::var("XENOLITH_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    // Failures are printed; there is no place for them in the source tree.
+    proptest::prelude::ProptestConfig {
+        failure_persistence: None,
+        ..proptest::prelude::ProptestConfig::with_cases(wanted.unwrap_or(256))
+    }
+}
+
 /// Domains that run unless told otherwise, and a record of what the store did with them.
 #[derive(Default)]
 pub struct FakeHost {
