@@ -123,8 +123,14 @@ pub fn get_one(o: &mut Op<'_, '_, '_>, d: &DomainRef) -> Result {
     let mut a: HvmContextPartial = o.get()?;
     o.not_self(d)?;
     let kind = u16::try_from(a.kind).map_err(|_| Errno::EINVAL)?;
-    if d.life() != Life::Alive || !matches!(kind, code::CPU | code::MTRR) {
+    if d.life() != Life::Alive {
         return Err(Errno::EINVAL);
+    }
+    match kind {
+        code::CPU | code::MTRR => {}
+        // Records of devices that a PVH domain has not.
+        3 | 4 | 7..=13 | 15 => return Err(Errno::ENOENT),
+        _ => return Err(Errno::EINVAL),
     }
     let hv = o.call.hv();
     let v = d.vcpu(a.instance).ok_or(Errno::ENOENT)?;

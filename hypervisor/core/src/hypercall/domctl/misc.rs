@@ -29,8 +29,13 @@ fn permit(allow: u8) -> Result {
 /// `iomem_permission`.
 pub fn iomem(o: &mut Op<'_, '_, '_>) -> Result {
     let a: IomemPermission = o.get()?;
-    if a.first_mfn.wrapping_add(a.nr_mfns).wrapping_sub(1) < a.first_mfn {
+    let last = a.first_mfn.wrapping_add(a.nr_mfns).wrapping_sub(1);
+    if last < a.first_mfn {
         return Err(Errno::EINVAL);
+    }
+    // Beyond what the control domain has itself.
+    if last >> 40 != 0 {
+        return Err(Errno::EPERM);
     }
     permit(a.allow_access)
 }

@@ -186,6 +186,25 @@ pub fn nodes(o: &mut Op<'_, '_, '_>) -> Result {
     o.put(&a)
 }
 
+/// `cpu_hotplug`: all pCPUs are there, and none can be taken away.
+pub fn hotplug(o: &mut Op<'_, '_, '_>) -> Result {
+    const ONLINE: u32 = 0;
+    let [cpu, what]: [u32; 2] = o.get()?;
+    if what == ONLINE && cpu < o.call.hv().hw.cpu_count() {
+        return Err(Errno::EEXIST);
+    }
+    Err(Errno::EOPNOTSUPP)
+}
+
+/// `page_offline_op`: no page can be taken out of use.
+pub fn offline_pages(o: &mut Op<'_, '_, '_>) -> Result {
+    let [cmd, start, end]: [u32; 3] = o.get()?;
+    if end < start || !(1..=3).contains(&cmd) {
+        return Err(Errno::EINVAL);
+    }
+    Err(Errno::EOPNOTSUPP)
+}
+
 /// `pcitopoinfo`: devices have no node that is known.
 pub fn devices(o: &mut Op<'_, '_, '_>) -> Result {
     /// Devices that one call looks at; the caller goes on where the answer ends.

@@ -87,7 +87,11 @@ fn run(o: &mut Op<'_, '_, '_>) -> Result {
         op::GET_CPU_LEVELLING_CAPS if o.arg.interface_version < version::XEN_4_21 => o.put(&0u32),
         // As a Xen on a processor without these features, or built without them.
         op::PSR_CMT_OP | op::PSR_ALLOC => Err(Errno::ENODEV),
-        op::COVERAGE_OP | op::PAGE_OFFLINE_OP | op::CPU_HOTPLUG => Err(Errno::EOPNOTSUPP),
+        // Nothing is known of the processors' power states.
+        op::GET_PMSTAT => Err(Errno::ENODEV),
+        op::CPU_HOTPLUG => host::hotplug(o),
+        op::PAGE_OFFLINE_OP => host::offline_pages(o),
+        op::COVERAGE_OP => Err(Errno::EOPNOTSUPP),
         _ => Err(Errno::ENOSYS),
     }
 }
