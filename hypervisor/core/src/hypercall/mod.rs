@@ -30,6 +30,7 @@ use core::sync::atomic::Ordering;
 use hv_hw::GuestContext;
 use x86_model::{Gpr, Gva};
 use xen_abi::{DomId, Errno};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::domain::DomainRef;
 use crate::guest::GuestAccess;
@@ -284,4 +285,21 @@ fn restart_with(turn: &mut Turn<'_>, long: bool, args: [u64; 5]) {
 /// Shorthand for handlers: a pointer argument.
 const fn ptr(v: u64) -> Gva {
     Gva(v)
+}
+
+/// The member `T` of an operation's union. EFAULT if the union is shorter.
+fn member<T: FromBytes>(union: &[u8]) -> Result<T, Errno> {
+    T::read_from_prefix(union)
+        .map(|(t, _)| t)
+        .map_err(|_| Errno::EFAULT)
+}
+
+/// Replaces the member `T` of an operation's union. EFAULT if the union is shorter.
+fn set_member<T: IntoBytes + Immutable>(union: &mut [u8], value: &T) -> Result<(), Errno> {
+    let bytes = value.as_bytes();
+    union
+        .get_mut(..bytes.len())
+        .ok_or(Errno::EFAULT)?
+        .copy_from_slice(bytes);
+    Ok(())
 }

@@ -17,7 +17,7 @@ use xen_abi::domctl::{Domctl, op, version};
 use xen_abi::{DomId, Errno};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{Call, HcResult, ptr};
+use super::{Call, HcResult, member, ptr, set_member};
 use crate::domain::DomainRef;
 use crate::hypervisor::Control;
 use crate::privilege::{self, Rule};
@@ -49,19 +49,12 @@ pub struct Op<'c, 't, 'a> {
 impl Op<'_, '_, '_> {
     /// The operation's own structure.
     pub fn get<T: FromBytes>(&self) -> core::result::Result<T, Errno> {
-        T::read_from_prefix(&self.arg.u)
-            .map(|(t, _)| t)
-            .map_err(|_| Errno::EFAULT)
+        member(&self.arg.u)
     }
 
     /// Replaces it.
     pub fn put<T: IntoBytes + Immutable>(&mut self, value: &T) -> Result {
-        let bytes = value.as_bytes();
-        self.arg
-            .u
-            .get_mut(..bytes.len())
-            .ok_or(Errno::EFAULT)?
-            .copy_from_slice(bytes);
+        set_member(&mut self.arg.u, value)?;
         Ok(Done::Answer)
     }
 

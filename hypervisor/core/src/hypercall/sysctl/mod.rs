@@ -9,7 +9,7 @@ use xen_abi::Errno;
 use xen_abi::sysctl::{Sysctl, op, version};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{Call, HcResult, ptr};
+use super::{Call, HcResult, member, ptr, set_member};
 use crate::privilege::{self, Rule};
 
 /// An operation in progress.
@@ -25,19 +25,12 @@ type Result = core::result::Result<(), Errno>;
 impl Op<'_, '_, '_> {
     /// The operation's own structure.
     pub fn get<T: FromBytes>(&self) -> core::result::Result<T, Errno> {
-        T::read_from_prefix(&self.arg.u)
-            .map(|(t, _)| t)
-            .map_err(|_| Errno::EFAULT)
+        member(&self.arg.u)
     }
 
     /// Replaces it; it is written back when the operation succeeds.
     pub fn put<T: IntoBytes + Immutable>(&mut self, value: &T) -> Result {
-        let bytes = value.as_bytes();
-        self.arg
-            .u
-            .get_mut(..bytes.len())
-            .ok_or(Errno::EFAULT)?
-            .copy_from_slice(bytes);
+        set_member(&mut self.arg.u, value)?;
         Ok(())
     }
 }
