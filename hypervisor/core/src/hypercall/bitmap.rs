@@ -8,7 +8,7 @@ use super::{Call, ptr};
 use crate::sched::{CpuMask, MAX_CPUS};
 
 /// Bytes of the largest set that is kept.
-const BYTES: usize = MAX_CPUS as usize / 8;
+const BYTES: usize = MAX_CPUS.div_ceil(8) as usize;
 
 /// Reads a set; members that do not fit are left out. EFAULT.
 pub fn read(call: &Call<'_, '_>, from: &CtlBitmap) -> Result<CpuMask, Errno> {
