@@ -1,6 +1,6 @@
 //! Faults of the machine below that are worked around. Each is looked for once, at boot, and named in the log.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::asm::cpuid;
 use super::cpu::features;
@@ -10,7 +10,8 @@ use crate::info;
 const TCG: [u8; 12] = *b"TCGTCGTCGTCG";
 const HYPERVISOR_LEAF: u32 = 0x4000_0000;
 
-static LOSES_INTERRUPTS: AtomicBool = AtomicBool::new(false);
+static EMULATED: AtomicBool = AtomicBool::new(false);
+static REPAIRED: AtomicU32 = AtomicU32::new(0);
 
 /// Looks for them. Boot CPU, before the first guest.
 pub fn detect() {
@@ -23,15 +24,29 @@ pub fn detect() {
         to.copy_from_slice(&from.to_le_bytes());
     }
     if signature == TCG {
-        LOSES_INTERRUPTS.store(true, Ordering::Relaxed);
+        EMULATED.store(true, Ordering::Relaxed);
         info!("QEMU TCG: pending interrupts are looked for again after virtual ones");
     }
 }
 
+/// QEMU's TCG is below. Two faults of its AMD-V follow.
+///
 /// VMRUN with a virtual interrupt may drop a physical one that arrives at the same moment: QEMU's VMRUN changes the CPU's
 /// word of pending requests without the lock that everyone else takes. The local APIC still has the interrupt, but the CPU is not
 /// told until the APIC looks again ([`super::apic::look_again`]).
+///
+/// An exit may be made twice ([`x86_model::virt::svm::twice`]).
 #[inline]
-pub fn loses_interrupts() -> bool {
-    LOSES_INTERRUPTS.load(Ordering::Relaxed)
+pub fn emulated() -> bool {
+    EMULATED.load(Ordering::Relaxed)
+}
+
+/// An exit that was made twice has been put right. Told the first time.
+#[cold]
+pub fn exit_repaired() {
+    if REPAIRED.fetch_add(1, Ordering::Relaxed) == 0 {
+        info!(
+            "QEMU TCG made an exit twice: the guest's state is put back, and it is entered again"
+        );
+    }
 }

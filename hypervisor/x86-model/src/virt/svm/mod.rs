@@ -8,6 +8,7 @@ pub mod exit_info;
 pub mod intercept;
 pub mod msrpm;
 pub mod segment;
+pub mod twice;
 pub mod vmcb;
 
 pub use asid::{AsidPool, AsidTag};

@@ -2,8 +2,10 @@
 
 use core::mem::offset_of;
 
+use zerocopy::FromZeros;
+
 /// A segment register in the VMCB. `attr` has the descriptor's bits 47:40 in 7:0 and its bits 55:52 in 11:8.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the architecture's")]
 pub struct VmcbSegment {
@@ -14,6 +16,7 @@ pub struct VmcbSegment {
 }
 
 /// Control area: what is intercepted, and why the guest stopped.
+#[derive(FromZeros)]
 #[repr(C)]
 pub struct Control {
     /// CR reads (15:0) and writes (31:16) that exit.
@@ -89,6 +92,7 @@ pub struct Control {
 
 /// Save area: the guest's registers. VMRUN and #VMEXIT swap most of it; FS, GS, TR, LDTR, KERNEL_GS_BASE, the SYSCALL and
 /// SYSENTER registers only move by VMLOAD and VMSAVE.
+#[derive(FromZeros)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the registers'")]
 pub struct Save {
@@ -141,6 +145,7 @@ pub struct Save {
 }
 
 /// The whole page.
+#[derive(FromZeros)]
 #[repr(C, align(4096))]
 #[allow(missing_docs, reason = "see the types")]
 pub struct Vmcb {

@@ -128,7 +128,7 @@ impl SvmVcpu {
         })
     }
 
-    fn unsupported(&self) -> Exit {
+    pub(super) fn unsupported(&self) -> Exit {
         let c = &self.vmcb.get().control;
         Exit::Unsupported {
             code: c.exit_code,

@@ -3,6 +3,7 @@
 //! Fields of the control block are changed only through methods that clear the matching clean bit.
 
 use x86_model::virt::svm::event::Redelivery;
+use x86_model::virt::svm::twice::Before;
 use x86_model::virt::svm::vmcb::*;
 use x86_model::virt::svm::{AsidTag, SvmFeatures, event, intercept};
 use x86_model::{Gpr, Gprs, Mfn};
@@ -284,14 +285,26 @@ impl GuestContext for SvmVcpu {
         loop {
             self.prepare_tlb(cpu, stage2);
             let requested = self.virq != Virq::Off;
+            let emulated = quirks::emulated();
             let save = &mut self.vmcb.get_mut().save;
             save.rax = self.gprs.get(Gpr::Rax);
             save.rsp = self.gprs.get(Gpr::Rsp);
+            let before = emulated.then(|| Before::of(self.vmcb.get_mut(), &self.gprs));
             // SAFETY: interrupts are off throughout the hypervisor. The control block came from `OwnedVmcb::new`, which
             // turned nested paging on and intercepts all physical interrupts; setters keep that. Its root is that of
             // `stage2` (`prepare_tlb`), which the caller keeps alive. `cpu` is the CPU that we run on (`enter_cpu`),
             // enabled for SVM.
             unsafe { entry::enter(&mut self.gprs, self.vmcb.hpa().0, cpu.host_vmcb.0) };
+            if let Some(before) = before
+                && Before::exited_twice(self.vmcb.get())
+            {
+                if before.restore(self.vmcb.get_mut(), &self.gprs) {
+                    quirks::exit_repaired();
+                    self.flushed = u64::MAX;
+                    continue;
+                }
+                return self.unsupported();
+            }
             let vmcb = self.vmcb.get_mut();
             self.gprs.set(Gpr::Rax, vmcb.save.rax);
             self.gprs.set(Gpr::Rsp, vmcb.save.rsp);
@@ -299,7 +312,7 @@ impl GuestContext for SvmVcpu {
             c.clean = CLEAN_ALL;
             c.tlb_control = TLB_KEEP;
             self.settle_events();
-            if requested && quirks::loses_interrupts() {
+            if requested && emulated {
                 apic::look_again();
             }
             if let Some(exit) = self.decode() {
@@ -362,7 +375,7 @@ impl GuestContext for SvmVcpu {
     fn request_window(&mut self, on: bool) {
         let given = self.virq == Virq::Vector;
         let past = core::mem::replace(&mut self.at_iret, false);
-        let iret = given && (on || quirks::loses_interrupts()) && !past;
+        let iret = given && (on || quirks::emulated()) && !past;
         self.watch_iret(iret || self.nmi_masked);
         if given || on == (self.virq == Virq::Window) {
             return;
