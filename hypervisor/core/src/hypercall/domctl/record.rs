@@ -56,6 +56,22 @@ fn unpack(packed: u32) -> u32 {
     }
 }
 
+/// Calls a macro with each segment register and its fields of the record, for both directions.
+macro_rules! segments {
+    ($each:ident) => {
+        $each! {
+            Cs cs_sel cs_limit cs_base cs_arbytes,
+            Ds ds_sel ds_limit ds_base ds_arbytes,
+            Es es_sel es_limit es_base es_arbytes,
+            Fs fs_sel fs_limit fs_base fs_arbytes,
+            Gs gs_sel gs_limit gs_base gs_arbytes,
+            Ss ss_sel ss_limit ss_base ss_arbytes,
+            Tr tr_sel tr_limit tr_base tr_arbytes,
+            Ldtr ldtr_sel ldtr_limit ldtr_base ldtr_arbytes,
+        }
+    };
+}
+
 /// The CPU record. The floating-point state is not in it: it stays in the vCPU's own area, and the record says so.
 pub fn save_cpu(hv: &Hypervisor, local: &VcpuLocal) -> HwCpu {
     let s = local.ctx.state();
@@ -113,16 +129,7 @@ pub fn save_cpu(hv: &Hypervisor, local: &VcpuLocal) -> HwCpu {
             (r.$sel, r.$limit, r.$base, r.$ar) = (s.selector.into(), s.limit, s.base, pack(s.access));
         )* };
     }
-    put! {
-        Cs cs_sel cs_limit cs_base cs_arbytes,
-        Ds ds_sel ds_limit ds_base ds_arbytes,
-        Es es_sel es_limit es_base es_arbytes,
-        Fs fs_sel fs_limit fs_base fs_arbytes,
-        Gs gs_sel gs_limit gs_base gs_arbytes,
-        Ss ss_sel ss_limit ss_base ss_arbytes,
-        Tr tr_sel tr_limit tr_base tr_arbytes,
-        Ldtr ldtr_sel ldtr_limit ldtr_base ldtr_arbytes,
-    }
+    segments!(put);
     r
 }
 
@@ -210,16 +217,7 @@ fn state(r: &HwCpu, old: &SystemState) -> SystemState {
             s.segments[Seg::$seg as usize] = segment(r.$sel, r.$limit, r.$base, r.$ar);
         )* };
     }
-    put! {
-        Cs cs_sel cs_limit cs_base cs_arbytes,
-        Ds ds_sel ds_limit ds_base ds_arbytes,
-        Es es_sel es_limit es_base es_arbytes,
-        Fs fs_sel fs_limit fs_base fs_arbytes,
-        Gs gs_sel gs_limit gs_base gs_arbytes,
-        Ss ss_sel ss_limit ss_base ss_arbytes,
-        Tr tr_sel tr_limit tr_base tr_arbytes,
-        Ldtr ldtr_sel ldtr_limit ldtr_base ldtr_arbytes,
-    }
+    segments!(put);
     s
 }
 
