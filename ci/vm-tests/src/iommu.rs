@@ -55,6 +55,15 @@ pub fn rows() -> Vec<VmTest> {
             ])
             .extra_time(120)
     };
+    let cluster = |name: &str, machine, line| {
+        load(name, Full, machine, line)
+            .dom0_cmdline(MSI)
+            .cmdline("x2apic-mode=cluster iommu=debug loglvl=all guest_loglvl=all")
+            .steps(&[
+                Step::See("Switched to APIC driver x2apic_cluster"),
+                Step::See("to set 0x2 vector"),
+            ])
+    };
     let lines = |name: &str, level, machine, line, pin| {
         on(name, level, machine)
             .devices(LOAD)
@@ -122,20 +131,8 @@ pub fn rows() -> Vec<VmTest> {
         )
         .dom0_cmdline(MSI)
         .cmdline("iommu=verbose,debug loglvl=all guest_loglvl=all x2apic=0"),
-        load("intel-cluster", Full, "iommu-intel", INTEL)
-            .dom0_cmdline(MSI)
-            .cmdline("x2apic-mode=cluster iommu=debug loglvl=all guest_loglvl=all")
-            .steps(&[
-                Step::See("Switched to APIC driver x2apic_cluster"),
-                Step::See("to set 0x2 vector"),
-            ]),
-        load("amd-cluster", Full, "iommu-amd", AMD)
-            .dom0_cmdline(MSI)
-            .cmdline("x2apic-mode=cluster iommu=debug loglvl=all guest_loglvl=all")
-            .steps(&[
-                Step::See("Switched to APIC driver x2apic_cluster"),
-                Step::See("to set 0x2 vector"),
-            ]),
+        cluster("intel-cluster", "iommu-intel", INTEL),
+        cluster("amd-cluster", "iommu-amd", AMD),
         load("intel-physical", Full, "iommu-intel", INTEL)
             .dom0_cmdline(MSI)
             .cmdline("x2apic-mode=physical iommu=debug loglvl=all guest_loglvl=all"),
