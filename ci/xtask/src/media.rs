@@ -127,7 +127,7 @@ pub fn initrd_with_tools(kernel: &Kernel) -> Result<PathBuf> {
         "--package",
         "dom0-shim",
     ]);
-    cargo.args(["--package", "xenstore-tools"]);
+    cargo.args(["--package", "xenstore-tools", "--package", "xl"]);
     let target = setup::static_target_flags(&mut cargo);
     if target.is_empty() {
         bail!(
@@ -136,7 +136,11 @@ pub fn initrd_with_tools(kernel: &Kernel) -> Result<PathBuf> {
     }
     exec::step("build the programs of dom0", cargo)?;
     let built = paths::target().join(target).join("tools");
-    let programs = [("xenstored", "dom0-shim"), ("xenstore", "xenstore")];
+    let programs = [
+        ("xenstored", "dom0-shim"),
+        ("xenstore", "xenstore"),
+        ("xl", "xl"),
+    ];
     let extra = programs.map(|(name, file)| (format!("/sbin/{name}"), 0o755, built.join(file)));
     ram_disk(kernel, "-tools", &extra)
 }

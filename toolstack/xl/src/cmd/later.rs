@@ -1,0 +1,102 @@
+//! Commands that Xen's `xl` has and this one does not have yet: they say so. A command leaves this file when it is built.
+
+use super::{Args, Command, Context, Failure, Outcome};
+
+const fn row(
+    name: &'static str,
+    min: usize,
+    dry_run: bool,
+    usage: &'static str,
+    help: &'static str,
+) -> Command {
+    Command {
+        name,
+        options: &[],
+        usage,
+        help,
+        min,
+        dry_run,
+        run: refuse,
+    }
+}
+
+/// Not reached: rows of this file are refused before their options are read.
+fn refuse(_: &Context, _: &Args) -> Outcome {
+    Err(Failure::new("not built yet"))
+}
+
+/// The rows.
+#[rustfmt::skip]
+pub const ROWS: &[Command] = &[
+    row("create", 0, true, "[options] [config] [key=value...]", "Build and start a domain from a config file"),
+    row("config-update", 1, true, "<Domain> [config] [key=value...]", "Replace the config that a running domain gets at its next restart"),
+    row("list", 0, false, "[options] [Domain]", "Show domains"),
+    row("destroy", 1, false, "[options] <Domain>", "End a domain at once"),
+    row("shutdown", 0, false, "[options] <-a|Domain>", "Ask a domain to power off"),
+    row("reboot", 0, false, "[options] <-a|Domain>", "Ask a domain to start anew"),
+    row("pci-attach", 2, false, "<Domain> <BDF> [Virtual Slot]", "Give a domain a PCI device"),
+    row("pci-detach", 2, false, "<Domain> <BDF>", "Take a PCI device from a domain"),
+    row("pci-list", 1, false, "<Domain>", "Show the PCI devices of a domain"),
+    row("pci-assignable-add", 1, false, "[options] <BDF>", "Set a PCI device aside for domains"),
+    row("pci-assignable-remove", 1, false, "[options] <BDF>", "Give a PCI device that was set aside back"),
+    row("pci-assignable-list", 0, false, "", "Show the PCI devices that are set aside"),
+    row("pause", 1, false, "<Domain>", "Stop the vCPUs of a domain"),
+    row("unpause", 1, false, "<Domain>", "Let a paused domain go on"),
+    row("console", 1, false, "[options] <Domain>", "Connect this terminal to a domain's console"),
+    row("vncviewer", 1, false, "[options] <Domain>", "Show a domain's screen in a VNC viewer"),
+    row("save", 2, false, "[options] <Domain> <CheckpointFile> [<ConfigFile>]", "Write a domain to a file and end it"),
+    row("migrate", 2, false, "[options] <Domain> <host>", "Move a domain to another machine"),
+    row("restore", 1, false, "[options] [<ConfigFile>] <CheckpointFile>", "Continue a saved domain"),
+    row("migrate-receive", 0, false, "- for internal use only", "Other end of migrate; not for people"),
+    row("dump-core", 2, false, "<Domain> <filename>", "Write a domain's memory to a file"),
+    row("cd-insert", 3, true, "<Domain> <vdev> <path>", "Put an image into a domain's CD drive"),
+    row("cd-eject", 2, true, "<Domain> <vdev>", "Empty a domain's CD drive"),
+    row("mem-max", 2, false, "<Domain> <MemMB['b'[bytes]|'k'[KB]|'m'[MB]|'g'[GB]|'t'[TB]]>", "Limit the memory that a domain can have"),
+    row("mem-set", 2, false, "<Domain> <MemMB['b'[bytes]|'k'[KB]|'m'[MB]|'g'[GB]|'t'[TB]]>", "Ask a domain to use that much memory"),
+    row("button-press", 2, false, "<Domain> <Button>", "Press a power or sleep button of a domain"),
+    row("vcpu-list", 0, false, "[Domain, ...]", "Show vCPUs"),
+    row("vcpu-pin", 3, true, "<Domain> <VCPU|all> <Hard affinity|-|all> <Soft affinity|-|all>", "Say on which CPUs a vCPU may run"),
+    row("vcpu-set", 2, false, "[options] <Domain> <vCPUs>", "Say how many vCPUs a domain shall use"),
+    row("vm-list", 0, false, "", "Show domains with their UUIDs"),
+    row("info", 0, false, "[options] [field prefix]", "Show the machine and the hypervisor"),
+    row("sharing", 0, false, "[Domain]", "Show what memory domains share"),
+    row("sched-credit", 0, false, "[-d <Domain> [-w[=WEIGHT]|-c[=CAP]]] [-s [-t TSLICE] [-r RATELIMIT]] [-p CPUPOOL]", "Show or set parameters of the credit scheduler"),
+    row("sched-credit2", 0, false, "[-d <Domain> [-w[=WEIGHT]|-c[=CAP]]] [-s [-r RATELIMIT]] [-p CPUPOOL]", "Show or set parameters of the credit2 scheduler"),
+    row("sched-rtds", 0, false, "[-d <Domain> [-v[=VCPUID/all]] [-p[=PERIOD]] [-b[=BUDGET]]]", "Show or set parameters of the rtds scheduler"),
+    row("domid", 1, false, "<DomainName>", "Print the number of a domain"),
+    row("domname", 1, false, "<DomainId>", "Print the name of a domain"),
+    row("rename", 2, false, "<Domain> <NewDomainName>", "Give a domain another name"),
+    row("trigger", 2, false, "<Domain> <nmi|reset|init|power|sleep|s3resume> [<VCPU>]", "Send an NMI, a reset, a button or the like to a domain"),
+    row("sysrq", 2, false, "<Domain> <letter>", "Send a SysRq letter to a Linux domain"),
+    row("debug-keys", 1, false, "<Keys>", "Press debug keys of the hypervisor"),
+    row("set-parameters", 1, false, "<Params>", "Set the hypervisor's parameters"),
+    row("dmesg", 0, false, "[-c]", "Show the hypervisor's log"),
+    row("top", 0, false, "", "Show what domains use, live"),
+    row("network-attach", 1, true, "<Domain> [type=<type>] [mac=<mac>] [bridge=<bridge>] [ip=<ip>] [script=<script>] [backend=<BackDomain>] [vifname=<name>] [rate=<rate>] [model=<model>] [mtu=<mtu>]", "Add a network interface to a domain"),
+    row("network-list", 1, false, "<Domain(s)>", "Show the network interfaces of domains"),
+    row("network-detach", 2, false, "<Domain> <DevId|mac>", "Remove a network interface"),
+    row("channel-list", 1, false, "<Domain(s)>", "Show the channels of domains"),
+    row("block-attach", 2, true, "<Domain> <disk-spec-component(s)>...", "Add a disk to a domain"),
+    row("block-list", 1, false, "<Domain(s)>", "Show the disks of domains"),
+    row("block-detach", 2, false, "[options] <Domain> <DevId>", "Remove a disk"),
+    row("vtpm-list", 1, false, "<Domain(s)>", "Show the TPMs of domains"),
+    row("uptime", 0, false, "[-s] [Domain]", "Show for how long domains have been running"),
+    row("claims", 0, false, "", "Show memory that is claimed but not yet used"),
+    row("cpupool-create", 0, true, "[options] [<ConfigFile>] [vars]", "Make a pool of CPUs"),
+    row("cpupool-list", 0, false, "[-c|--cpus] [<CPU Pool>]", "Show the pools of CPUs"),
+    row("cpupool-destroy", 1, false, "<CPU Pool>", "Dissolve a pool of CPUs"),
+    row("cpupool-rename", 2, false, "<CPU Pool> <new name>", "Give a pool of CPUs another name"),
+    row("cpupool-cpu-add", 2, false, "<CPU Pool> <CPU nr>", "Add a CPU to a pool"),
+    row("cpupool-cpu-remove", 2, false, "<CPU Pool> <CPU nr>", "Take a CPU out of a pool"),
+    row("cpupool-migrate", 2, false, "<Domain> <CPU Pool>", "Move a domain to another pool"),
+    row("cpupool-numa-split", 0, false, "", "Make a pool of CPUs for each NUMA node"),
+    row("getenforce", 0, false, "", "Say whether Flask enforces its policy"),
+    row("setenforce", 1, false, "<1|0|Enforcing|Permissive>", "Switch Flask between enforcing and permissive"),
+    row("loadpolicy", 1, false, "<policy file>", "Load a policy of the Flask security module"),
+    row("remus", 2, false, "[options] <Domain> [<host>]", "Keep a copy of a domain up to date on another machine"),
+    row("devd", 0, false, "[options]", "Serve the devices of a driver domain"),
+    row("psr-hwinfo", 0, false, "[options]", "Show what can be monitored and allocated of caches and memory bandwidth"),
+    row("qemu-monitor-command", 2, false, "<Domain> <Command>", "Give a command to a domain's device model"),
+    row("suspend", 1, false, "<Domain>", "Suspend a domain in memory"),
+    row("resume", 1, false, "<Domain>", "Let a suspended domain go on"),
+];

@@ -1,0 +1,7 @@
+//! Xen's `xl` with the same commands, options, config files and output.
+//!
+//! What decides is pure and tested on the host: command line, config, plan, guest image. What touches the system is thin and
+//! goes through `xen-sys`.
+#![forbid(unsafe_code)]
+
+pub mod cmd;
