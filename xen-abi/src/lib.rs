@@ -40,6 +40,7 @@ headers! {
     elfnote,
     event_channel,
     features,
+    flask,
     grant_table,
     hypercall,
     hypfs,

@@ -214,6 +214,9 @@ abi_header! {
             DIRECTIO "XEN_SYSCTL_PHYSCAP_directio" = 1 << 2,
             HAP "XEN_SYSCTL_PHYSCAP_hap" = 1 << 3,
             SHADOW "XEN_SYSCTL_PHYSCAP_shadow" = 1 << 4,
+            IOMMU_HAP_PT_SHARE "XEN_SYSCTL_PHYSCAP_iommu_hap_pt_share" = 1 << 5,
+            VMTRACE "XEN_SYSCTL_PHYSCAP_vmtrace" = 1 << 6,
+            VPMU "XEN_SYSCTL_PHYSCAP_vpmu" = 1 << 7,
             GNTTAB_V1 "XEN_SYSCTL_PHYSCAP_gnttab_v1" = 1 << 8,
             GNTTAB_V2 "XEN_SYSCTL_PHYSCAP_gnttab_v2" = 1 << 9,
         }

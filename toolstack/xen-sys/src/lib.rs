@@ -1,13 +1,18 @@
 //! What programs of a control domain need of Linux and Xen, as safe handles.
 //!
 //! The only crate above the hypervisor with unsafe code, and that only in [`page`] (memory shared with others), `call`
-//! (`ioctl`) and [`domctl`] (buffers for hypercalls).
+//! (`ioctl`), `locked` (memory for hypercalls), [`hypercalls`] and [`domctl`] (their addresses).
 #![deny(unsafe_code)]
 
+pub mod bits;
 mod call;
 pub mod domctl;
 pub mod evtchn;
+pub mod fake;
 pub mod gntdev;
+pub mod hypercalls;
+mod locked;
 pub mod page;
+pub mod xen;
 pub mod xenstore;
 pub mod xsd;

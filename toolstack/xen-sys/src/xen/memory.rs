@@ -1,0 +1,38 @@
+//! Memory as the whole machine's.
+
+use super::{Xen, is};
+use crate::hypercalls::Call;
+use std::io;
+use xen_abi::memory::op;
+use xen_abi::{Errno, hypercall::nr};
+
+impl Xen {
+    /// Pages that sharing between domains has freed; 0 on a hypervisor without sharing.
+    ///
+    /// # Errors
+    /// The hypervisor's.
+    pub fn sharing_freed_pages(&self) -> io::Result<u64> {
+        self.sharing_counter(op::GET_SHARING_FREED_PAGES)
+    }
+
+    /// Pages that are shared.
+    ///
+    /// # Errors
+    /// The hypervisor's.
+    pub fn sharing_used_pages(&self) -> io::Result<u64> {
+        self.sharing_counter(op::GET_SHARING_SHARED_PAGES)
+    }
+
+    fn sharing_counter(&self, operation: u32) -> io::Result<u64> {
+        let result = self.calls.call(&mut Call {
+            number: nr::MEMORY_OP,
+            operation: Some(operation),
+            argument: &mut [],
+            slots: &mut [],
+        });
+        match result {
+            Err(e) if is(&e, Errno::ENOSYS) => Ok(0),
+            other => other,
+        }
+    }
+}
