@@ -84,6 +84,8 @@ pub struct VmTest {
     pub needs_xen: bool,
     /// dom0 has our programs.
     pub tools: bool,
+    /// dom0 has Debian's toolstack, and a guest.
+    pub debian: bool,
     /// The named configuration that is booted instead of the usual build.
     pub defconfig: Option<&'static str>,
 }
@@ -110,6 +112,7 @@ impl VmTest {
             repeat: 1,
             needs_xen: false,
             tools: false,
+            debian: false,
             defconfig: None,
         }
     }
@@ -123,6 +126,12 @@ impl VmTest {
     /// With our programs in dom0.
     pub fn tools(mut self) -> Self {
         self.tools = true;
+        self
+    }
+
+    /// With Debian's toolstack and a guest in dom0.
+    pub fn debian(mut self) -> Self {
+        self.debian = true;
         self
     }
 

@@ -11,5 +11,11 @@ pub fn rows() -> Vec<VmTest> {
             .tools()
             .needs_xen()
             .extra_time(60),
+        VmTest::new("tools/debian-xl", Level::Normal)
+            .script("debian-xl")
+            .direct()
+            .debian()
+            .needs_xen()
+            .extra_time(180),
     ]
 }

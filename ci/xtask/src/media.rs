@@ -113,7 +113,7 @@ pub fn scripts() -> PathBuf {
 
 /// dom0's RAM disk for a kernel, in the build directory.
 pub fn initrd(kernel: &Kernel) -> Result<PathBuf> {
-    ram_disk(kernel, "", &[])
+    ram_disk(kernel, "", &[], &[])
 }
 
 /// The same with our programs in it, which are built for that.
@@ -142,16 +142,62 @@ pub fn initrd_with_tools(kernel: &Kernel) -> Result<PathBuf> {
         ("xl", "xl"),
     ];
     let extra = programs.map(|(name, file)| (format!("/sbin/{name}"), 0o755, built.join(file)));
-    ram_disk(kernel, "-tools", &extra)
+    ram_disk(kernel, "-tools", &extra, &[])
 }
 
-fn ram_disk(kernel: &Kernel, suffix: &str, extra: &[(String, u32, PathBuf)]) -> Result<PathBuf> {
+/// The same with Debian's unmodified toolstack in it, and a guest.
+pub fn initrd_with_debian(kernel: &Kernel) -> Result<PathBuf> {
+    let (dir, keep) = setup::kept_tree("debian-xl")?;
+    let tree = initramfs::Tree {
+        dir: &dir,
+        keep: &keep,
+    };
+    ram_disk(kernel, "-debian", &guest_files(kernel)?, &[tree])
+}
+
+/// Modules of a guest's RAM disk: the front ends, and a file system.
+const GUEST_MODULES: &[&str] = &["xen-blkfront", "xen-netfront", "ext4", "crc32c_generic"];
+
+/// A Linux guest as files for dom0's RAM disk: `/guest/vmlinuz` and `/guest/initrd.gz`, whose init
+/// (`ci/vm-tests/guest/init`) prints what it finds and gives a shell.
+pub fn guest_files(kernel: &Kernel) -> Result<Vec<(String, u32, PathBuf)>> {
+    let disk = guest_initrd(kernel)?;
+    Ok(vec![
+        ("/guest/vmlinuz".into(), 0o644, kernel.image.clone()),
+        ("/guest/initrd.gz".into(), 0o644, disk),
+    ])
+}
+
+/// The RAM disk of a guest with this kernel, in the build directory.
+pub fn guest_initrd(kernel: &Kernel) -> Result<PathBuf> {
+    let out = paths::target()
+        .join("image")
+        .join(format!("guest-{}.gz", kernel.series));
+    let contents = initramfs::Contents {
+        kernel,
+        modules: GUEST_MODULES,
+        scripts: &paths::root().join("ci/vm-tests/guest"),
+        extra: &[],
+        trees: &[],
+    };
+    write_if_changed(&out, &initramfs::build(&contents)?)?;
+    Ok(out)
+}
+
+fn ram_disk(
+    kernel: &Kernel,
+    suffix: &str,
+    extra: &[(String, u32, PathBuf)],
+    trees: &[initramfs::Tree<'_>],
+) -> Result<PathBuf> {
     let name = format!("initrd-{}{suffix}.gz", kernel.series);
     let out = paths::target().join("image").join(name);
     let contents = initramfs::Contents {
         kernel,
+        modules: &[],
         scripts: &scripts(),
         extra,
+        trees,
     };
     write_if_changed(&out, &initramfs::build(&contents)?)?;
     Ok(out)

@@ -50,9 +50,15 @@ struct Tree {
     name: String,
     /// Each a package, or alternatives with `|` between them.
     packages: Vec<String>,
+    /// What of them goes into a RAM disk: directories (with a slash at the end) or the beginnings of paths.
+    #[serde(default)]
+    keep: Vec<String>,
     #[allow(dead_code, reason = "for people; every image states its licence")]
     licence: String,
 }
+
+/// File in a tree of the cache that says of which packages it was made.
+const STAMP: &str = ".packages";
 
 fn images() -> Result<Images> {
     let path = paths::root().join("ci/images.toml");
@@ -68,7 +74,9 @@ pub fn series() -> Result<Vec<String>> {
 
 /// Empties the cache.
 pub fn forget() -> Result<()> {
-    for part in ["kernels", "busybox", "peer", "xenstore-utils", "debs"] {
+    let trees = images()?.tree.into_iter().map(|t| t.name);
+    let parts = ["kernels", "busybox", "peer", "debs"].map(String::from);
+    for part in trees.chain(parts) {
         let dir = paths::cache().join(part);
         if dir.exists() {
             fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
@@ -91,12 +99,18 @@ pub fn ensure() -> Result<()> {
 
 /// The directory into which the packages of a tree are unpacked.
 pub fn tree(name: &str) -> Result<PathBuf> {
+    Ok(kept_tree(name)?.0)
+}
+
+/// The same, and what of it goes into a RAM disk.
+pub fn kept_tree(name: &str) -> Result<(PathBuf, Vec<String>)> {
     let images = images()?;
-    let wanted = images.tree.iter().find(|t| t.name == name);
+    let wanted = images.tree.into_iter().find(|t| t.name == name);
     let wanted = wanted.with_context(|| format!("ci/images.toml has no tree {name}"))?;
     let place = paths::cache().join(name);
-    if place.exists() {
-        return Ok(place);
+    let stamp = wanted.packages.join(" ");
+    if fs::read_to_string(place.join(STAMP)).is_ok_and(|s| s == stamp) {
+        return Ok((place, wanted.keep));
     }
     let part = place.with_extension("part");
     if part.exists() {
@@ -108,8 +122,12 @@ pub fn tree(name: &str) -> Result<PathBuf> {
         let deb = download(package, None)?;
         unpack_into(&deb, &part)?;
     }
+    fs::write(part.join(STAMP), stamp)?;
+    if place.exists() {
+        fs::remove_dir_all(&place)?;
+    }
     fs::rename(&part, &place)?;
-    Ok(place)
+    Ok((place, wanted.keep))
 }
 
 fn ensure_kernel(wanted: &Kernel) -> Result<()> {
@@ -122,7 +140,7 @@ fn ensure_kernel(wanted: &Kernel) -> Result<()> {
         wanted.sha256,
         modules::WANTED.join(" ")
     );
-    if fs::read_to_string(dir.join("stamp")).is_ok_and(|s| s == stamp) {
+    if fs::read_to_string(dir.join("made-from")).is_ok_and(|s| s == stamp) {
         return Ok(());
     }
     let deb = match download(&wanted.package, Some(&wanted.version)) {
@@ -149,10 +167,12 @@ fn ensure_kernel(wanted: &Kernel) -> Result<()> {
     };
     let step = ui::step(&format!("unpack kernel {}", wanted.series));
     let unpacked = unpack(&deb)?;
-    if dir.exists() {
-        fs::remove_dir_all(&dir)?;
+    // Another run may be reading from the same cache: each part is made beside the old one and put in its place.
+    let new = dir.join("new");
+    if new.exists() {
+        fs::remove_dir_all(&new)?;
     }
-    fs::create_dir_all(dir.join("modules"))?;
+    fs::create_dir_all(new.join("modules"))?;
     let tree = only_entry(&unpacked.join("lib/modules"))
         .or_else(|_| only_entry(&unpacked.join("usr/lib/modules")))?;
     let release = tree
@@ -161,15 +181,23 @@ fn ensure_kernel(wanted: &Kernel) -> Result<()> {
         .to_string_lossy()
         .into_owned();
     let image = unpacked.join(format!("boot/vmlinuz-{release}"));
-    fs::copy(&image, dir.join("vmlinuz"))
+    fs::copy(&image, new.join("vmlinuz"))
         .with_context(|| format!("no {} in the package", image.display()))?;
-    let count = modules::collect(&tree, &dir.join("modules"))?;
-    fs::write(dir.join("release"), format!("{release}\n"))?;
+    let count = modules::collect(&tree, &new.join("modules"))?;
+    fs::write(new.join("release"), format!("{release}\n"))?;
     fs::write(
-        dir.join("sha256"),
+        new.join("sha256"),
         format!("{}  {}\n", sha256(&deb)?, deb.display()),
     )?;
-    fs::write(dir.join("stamp"), stamp)?;
+    let old = dir.join("modules");
+    if old.exists() {
+        fs::rename(&old, new.join("old"))?;
+    }
+    for part in ["modules", "vmlinuz", "release", "sha256"] {
+        fs::rename(new.join(part), dir.join(part))?;
+    }
+    fs::write(dir.join("made-from"), stamp)?;
+    fs::remove_dir_all(&new)?;
     fs::remove_dir_all(&unpacked)?;
     step.end("ok", &format!("{release}, {count} modules"));
     Ok(())

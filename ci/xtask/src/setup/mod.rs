@@ -10,7 +10,7 @@ mod rust;
 use anyhow::Result;
 use vmtest::{kernels, paths};
 
-pub use fetch::tree;
+pub use fetch::{kept_tree, tree};
 pub use rust::{metal_target_flags, missing_component, static_target_flags};
 
 /// Options of `setup`.

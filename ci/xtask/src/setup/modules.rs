@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What dom0's RAM disk can load.
+/// What the RAM disks of dom0 and of guests can load.
 pub const WANTED: &[&str] = &[
     "xenfs",
     "xen-evtchn",
@@ -38,7 +38,9 @@ pub const WANTED: &[&str] = &[
     "ehci_pci",
     "usb-storage",
     "ext4",
+    "crc32c_generic",
     "loop",
+    "bridge",
     "msr",
     "cpuid",
 ];

@@ -127,9 +127,10 @@ impl Runner {
             link(&disk, &bundle.dir.join("disk.img"))?;
             line += &format!(" xt.bytes={} xt.md5={md5}", u64::from(test.disk_mib) << 20);
         }
-        let with_tools = match test.tools {
-            true => Some(media::initrd_with_tools(kernel)?),
-            false => None,
+        let with_tools = match (test.tools, test.debian) {
+            (true, _) => Some(media::initrd_with_tools(kernel)?),
+            (_, true) => Some(media::initrd_with_debian(kernel)?),
+            _ => None,
         };
         let special = test.defconfig.map(|name| crate::build::image(Some(name)));
         let plan = Plan {
