@@ -2,7 +2,10 @@
 //! and keeps what they change.
 
 mod domctl;
+mod store;
 mod sysctl;
+
+pub use store::{FakeStore, Responder};
 
 use crate::hypercalls::{Call, Hypercalls};
 use crate::xen::{Affinity, PoolParameters, Version, Weight, error};

@@ -85,6 +85,15 @@ impl Client {
         })
     }
 
+    /// Connects to a store made for tests.
+    pub fn fake(store: &crate::fake::FakeStore) -> Client {
+        Client {
+            stream: Stream::Fake(store.clone()),
+            events: VecDeque::new(),
+            last_request: 0,
+        }
+    }
+
     /// A node's value.
     ///
     /// # Errors

@@ -1,10 +1,11 @@
 //! The bytes of a connection: a socket, or the kernel's device.
 
 use super::{Error, Result};
+use crate::fake::FakeStore;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use xen_abi::io::xs_wire::{HEADER_LEN, SockMsg, limit};
@@ -19,6 +20,7 @@ const DEVICES: [&str; 2] = ["/dev/xen/xenbus", "/proc/xen/xenbus"];
 pub(super) enum Stream {
     Socket(UnixStream),
     Device(File),
+    Fake(FakeStore),
 }
 
 impl Stream {
@@ -46,23 +48,20 @@ impl Stream {
         }
     }
 
-    fn fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Stream::Socket(s) => s.as_fd(),
-            Stream::Device(f) => f.as_fd(),
-        }
-    }
-
     pub fn send(&mut self, header: SockMsg, payload: &[u8]) -> Result<()> {
         let message = [header.as_bytes(), payload].concat();
         match self {
             Stream::Socket(s) => s.write_all(&message)?,
             Stream::Device(f) => f.write_all(&message)?,
+            Stream::Fake(store) => store.take(header, payload),
         }
         Ok(())
     }
 
     pub fn receive(&mut self) -> Result<(SockMsg, Vec<u8>)> {
+        if let Stream::Fake(store) = self {
+            return store.give().ok_or(Error::Protocol("it does not answer"));
+        }
         let mut header = [0; HEADER_LEN];
         self.read_exact(&mut header)?;
         let header = SockMsg::read_from_bytes(&header)
@@ -79,6 +78,7 @@ impl Stream {
         match self {
             Stream::Socket(s) => s.read_exact(bytes),
             Stream::Device(f) => f.read_exact(bytes),
+            Stream::Fake(_) => Ok(()),
         }
     }
 
@@ -86,7 +86,12 @@ impl Stream {
     pub fn readable(&self, wait: Option<Duration>) -> io::Result<bool> {
         let timeout = wait.and_then(|w| Timespec::try_from(w).ok());
         loop {
-            let mut fds = [PollFd::from_borrowed_fd(self.fd(), PollFlags::IN)];
+            let fd = match self {
+                Stream::Socket(s) => s.as_fd(),
+                Stream::Device(f) => f.as_fd(),
+                Stream::Fake(store) => return Ok(store.readable()),
+            };
+            let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
             match poll(&mut fds, timeout.as_ref()) {
                 Ok(n) => return Ok(n > 0),
                 Err(rustix::io::Errno::INTR) => {}
