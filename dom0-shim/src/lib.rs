@@ -1,5 +1,10 @@
 //! The services of a control domain in one program: what its sub-commands are made of.
 #![forbid(unsafe_code)]
 
-pub mod service;
+mod cli;
+pub mod commands;
+pub mod consoled;
+mod service;
+pub mod shared;
+mod signals;
 pub mod xenstored;

@@ -2,7 +2,7 @@
 //! `dom0-shim xenstored`.
 #![forbid(unsafe_code)]
 
-use dom0_shim::service::{self, Outcome};
+use dom0_shim::commands;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -10,19 +10,19 @@ fn main() -> ExitCode {
     let program = args.next().unwrap_or_default();
     let name = program.rsplit('/').next().unwrap_or_default().to_owned();
     let rest: Vec<String> = args.collect();
-    let (command, rest) = match service::is_command(&name) {
+    let (command, rest) = match commands::is_command(&name) {
         true => (name, &rest[..]),
         false => match rest.split_first() {
-            Some((first, rest)) if service::is_command(first) => (first.clone(), rest),
+            Some((first, rest)) if commands::is_command(first) => (first.clone(), rest),
             _ => {
-                eprintln!("usage: dom0-shim {} ...", service::COMMANDS.join("|"));
+                eprintln!("usage: dom0-shim {} ...", commands::names().join("|"));
                 return ExitCode::FAILURE;
             }
         },
     };
-    match service::run(&command, rest) {
-        Outcome::Done => ExitCode::SUCCESS,
-        Outcome::Failed(message) => {
+    match commands::run(&command, rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
             eprintln!("{command}: {}", message.trim_end());
             ExitCode::FAILURE
         }

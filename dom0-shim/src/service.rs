@@ -1,73 +1,106 @@
 //! Starting a service: in the foreground, or in the background once it is ready.
 
-use crate::xenstored::{daemon, options::Options};
+use crate::{consoled, xenstored};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The sub-commands.
-pub const COMMANDS: &[&str] = &["xenstored"];
 /// Set for the process in the background: it says on its standard output when it is ready.
 const BACKGROUND: &str = "DOM0_SHIM_BACKGROUND";
 const READY: &str = "ready";
-/// Where the log of a service in the background goes unless something else is asked for.
-const LOG: &str = "/var/log/xen/xenstored.log";
+/// Where the logs of services in the background go unless something else is asked for.
+const LOGS: &str = "/var/log/xen";
 
-/// How it ended.
-#[derive(Debug)]
-pub enum Outcome {
-    /// Well.
-    Done,
-    /// With something to tell.
-    Failed(String),
+/// What a service is given to tell the administrator.
+pub type Say = Box<dyn FnMut(&str)>;
+/// What a service calls when it is ready.
+pub type Ready = Box<dyn FnOnce()>;
+/// A service that can begin.
+type Body = Box<dyn FnOnce(Say, Ready) -> Result<(), String>>;
+
+/// Reads a service's command line.
+type Parse = fn(&[String]) -> Result<Service, String>;
+
+/// A service as its command line wants it.
+struct Service {
+    foreground: bool,
+    /// Where its log goes, if not to the usual place.
+    log: Option<PathBuf>,
+    body: Body,
 }
 
-/// Whether there is a sub-command of that name.
-pub fn is_command(name: &str) -> bool {
-    COMMANDS.contains(&name)
+/// The sub-commands that are services, and what reads their command lines.
+const SERVICES: &[(&str, Parse)] = &[("xenstored", store), ("xenconsoled", consoles)];
+
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(Into::into)
 }
 
-/// Runs a sub-command.
-pub fn run(command: &str, args: &[String]) -> Outcome {
-    let options = match Options::parse(args, |name| std::env::var_os(name).map(Into::into)) {
-        Ok(options) => options,
-        Err(message) => return Outcome::Failed(message),
-    };
+fn store(args: &[String]) -> Result<Service, String> {
+    let options = xenstored::options::Options::parse(args, variable)?;
+    Ok(Service {
+        foreground: options.no_fork,
+        log: options.trace_file.clone(),
+        body: Box::new(|say, ready| xenstored::daemon::run(options, say, ready)),
+    })
+}
+
+fn consoles(args: &[String]) -> Result<Service, String> {
+    let options = consoled::options::Options::parse(args, variable)?;
+    Ok(Service {
+        foreground: options.foreground,
+        log: None,
+        body: Box::new(|say, ready| consoled::daemon::run(options, say, ready)),
+    })
+}
+
+/// Names of the services.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SERVICES.iter().map(|(name, _)| *name)
+}
+
+/// Runs a service.
+///
+/// # Errors
+/// One line that says why not.
+pub fn run(name: &str, args: &[String]) -> Result<(), String> {
+    let found = SERVICES.iter().find(|(n, _)| *n == name);
+    let (_, parse) = found.ok_or_else(|| format!("there is no service {name}"))?;
+    let service = parse(args)?;
     let background = std::env::var_os(BACKGROUND).is_some();
-    let result = match options.no_fork || background {
-        true => foreground(options, background),
-        false => behind(command, args),
-    };
-    result.map_or_else(Outcome::Failed, |()| Outcome::Done)
+    match service.foreground || background {
+        true => foreground(name, service, background),
+        false => behind(name, args),
+    }
 }
 
-fn foreground(options: Options, background: bool) -> Result<(), String> {
+fn foreground(name: &str, service: Service, background: bool) -> Result<(), String> {
     if background {
         // Already the leader of a session if whoever started it saw to that.
         let _ = rustix::process::setsid();
     }
-    let file = options
-        .trace_file
-        .as_deref()
-        .or(background.then_some(Path::new(LOG)));
-    let log = match file.map(open_log) {
-        Some(Err(error)) if options.trace_file.is_some() => {
+    let usual = || background.then(|| Path::new(LOGS).join(format!("{name}.log")));
+    let file = service.log.clone().or_else(usual);
+    let name = name.to_owned();
+    let log: Say = match file.as_deref().map(open_log) {
+        Some(Err(error)) if service.log.is_some() => {
             return Err(format!("the log cannot be written: {error}"));
         }
         // Without a place for the default log there is none.
-        Some(Err(_)) => Box::new(|_: &str| {}) as Box<dyn FnMut(&str)>,
-        Some(Ok(mut file)) => Box::new(move |line: &str| _ = writeln!(file, "xenstored: {line}")),
-        None => Box::new(|line: &str| _ = writeln!(io::stderr(), "xenstored: {line}")),
+        Some(Err(_)) => Box::new(|_| {}),
+        Some(Ok(mut file)) => Box::new(move |line| _ = writeln!(file, "{name}: {line}")),
+        None => Box::new(move |line| _ = writeln!(io::stderr(), "{name}: {line}")),
     };
-    daemon::run(options, log, move || {
+    let ready = move || {
         if background {
             let _ = writeln!(io::stdout(), "{READY}");
         }
         tell_service_manager();
-    })
+    };
+    (service.body)(log, Box::new(ready))
 }
 
 fn open_log(path: &Path) -> io::Result<File> {

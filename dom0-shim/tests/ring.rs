@@ -3,9 +3,9 @@
 
 mod common;
 
-use dom0_shim::xenstored::conn::ring::Page;
+use dom0_shim::shared::{BoxedPage, Page};
 use dom0_shim::xenstored::host::DomainState;
-use dom0_shim::xenstored::machine::{BoxedPage, Machine, Xen};
+use dom0_shim::xenstored::machine::{Machine, Xen};
 use dom0_shim::xenstored::pump::serve;
 use dom0_shim::xenstored::quota::Quotas;
 use dom0_shim::xenstored::server::{ConnId, Server};

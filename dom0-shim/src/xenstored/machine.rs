@@ -1,23 +1,15 @@
 //! The machine as the daemon has it: its clients' ends, and Xen if there is one.
 
-use super::conn::ring::{Page, Ring};
+use super::conn::ring::Ring;
 use super::conn::socket::Socket;
 use super::conn::{Fault, Transport};
 use super::host::{DomainState, Host, Indices};
 use super::server::ConnId;
+use crate::shared::BoxedPage;
 use std::collections::BTreeMap;
 use std::io;
 use xen_abi::{DomId, Errno};
 use xen_sys::evtchn::LocalPort;
-
-/// A page that someone keeps mapped for a ring.
-pub type BoxedPage = Box<dyn Page>;
-
-impl Page for BoxedPage {
-    fn page(&self) -> &xen_sys::page::SharedPage {
-        (**self).page()
-    }
-}
 
 /// What the daemon needs of Xen, or a stand-in for it.
 pub trait Xen {

@@ -1,6 +1,7 @@
 //! The daemon's command line: the options of xenstored that make sense here, under their names.
 
 use super::quota::{Quota, Quotas};
+use crate::cli;
 use std::path::PathBuf;
 
 /// What the command line says.
@@ -26,8 +27,8 @@ pub struct Options {
     pub quotas: Quotas,
 }
 
-/// Long name, letter, whether a value follows, help.
-const OPTIONS: &[(&str, char, &str, &str)] = &[
+const NAME: &str = "xenstored";
+const OPTIONS: &[cli::Row] = &[
     (
         "no-domain-init",
         'D',
@@ -76,38 +77,9 @@ impl Options {
             socket: environment("XENSTORED_PATH").unwrap_or_else(|| run.join("socket")),
             quotas: Quotas::default(),
         };
-        let mut args = args.iter();
-        while let Some(arg) = args.next() {
-            let (name, mut value) = match arg
-                .strip_prefix("--")
-                .map(|l| l.split_once('=').map_or((l, None), |(n, v)| (n, Some(v))))
-            {
-                Some(long) => long,
-                None => (arg.strip_prefix('-').unwrap_or_default(), None),
-            };
-            let short = name.chars().next().filter(|_| !arg.starts_with("--"));
-            let row = OPTIONS
-                .iter()
-                .find(|(long, letter, ..)| short.map_or(*long == name, |s| s == *letter));
-            let (long, letter, takes, _) =
-                row.ok_or_else(|| format!("unknown option {arg}\n{}", help()))?;
-            if let Some(letter) = short
-                && name.len() > letter.len_utf8()
-            {
-                value = Some(&name[letter.len_utf8()..]);
-            }
-            let value = match (takes.is_empty(), value) {
-                (true, Some(_)) => return Err(format!("--{long} takes no value")),
-                (true, None) => "",
-                (false, Some(value)) => value,
-                (false, None) => args
-                    .next()
-                    .ok_or_else(|| format!("--{long} needs {takes}"))?,
-            };
-            options
-                .take(*letter, value)
-                .ok_or_else(|| format!("--{long} needs {takes}, not {value:?}"))??;
-        }
+        cli::only_options(NAME, OPTIONS, args, |(_, letter, ..), value| {
+            options.take(*letter, value)
+        })?;
         Ok(options)
     }
 
@@ -124,7 +96,7 @@ impl Options {
         match letter {
             'D' => self.no_domain_init = true,
             'F' => self.pid_file = Some(value.into()),
-            'H' => return Some(Err(help())),
+            'H' => return Some(Err(cli::help(NAME, OPTIONS))),
             'N' => self.no_fork = true,
             'P' => self.output_pid = true,
             'T' => self.trace_file = Some(value.into()),
@@ -143,16 +115,6 @@ impl Options {
         }
         Some(Ok(()))
     }
-}
-
-fn help() -> String {
-    OPTIONS.iter().fold(
-        "usage: xenstored <options>\n".into(),
-        |text, (long, letter, takes, what)| {
-            let option = format!("-{letter}, --{long} {takes}");
-            format!("{text}  {option:<28} {what}\n")
-        },
-    )
 }
 
 #[cfg(test)]

@@ -1,26 +1,16 @@
 //! Xen as the daemon reaches it through the kernel's devices.
 
-use super::conn::ring::Page;
 use super::host::DomainState;
-use super::machine::{BoxedPage, Xen};
+use super::machine::Xen;
+use crate::shared::BoxedPage;
 use std::io;
 use std::rc::Rc;
 use xen_abi::linux::gntdev::RESERVED_XENSTORE;
 use xen_abi::{DomId, domid, virq};
 use xen_sys::domctl::Control;
 use xen_sys::evtchn::{EventChannels, LocalPort};
-use xen_sys::gntdev::{GrantedPage, Grants};
-use xen_sys::page::SharedPage;
+use xen_sys::gntdev::Grants;
 use xen_sys::xsd;
-
-/// A guest's page, given back when it is dropped.
-struct GuestPage(GrantedPage);
-
-impl Page for GuestPage {
-    fn page(&self) -> &SharedPage {
-        self.0.page()
-    }
-}
 
 /// The devices.
 pub struct XenDevices {
@@ -68,9 +58,7 @@ impl Xen for XenDevices {
         if domid == DomId::DOM0 {
             return Ok(Box::new(xsd::page()?));
         }
-        Ok(Box::new(GuestPage(
-            self.grants.map(domid, RESERVED_XENSTORE)?,
-        )))
+        Ok(Box::new(self.grants.map(domid, RESERVED_XENSTORE)?))
     }
 
     fn bind(&mut self, domid: DomId, port: u32) -> io::Result<LocalPort> {

@@ -92,6 +92,22 @@ pub fn call<C: Call>(fd: impl AsFd, argument: &mut C::Argument) -> io::Result<u3
     Ok(value as u32)
 }
 
+/// Makes a call of Linux's own drivers, whose argument the caller vouches for.
+///
+/// # Safety
+/// `argument` must be what the driver behind `fd` reads and writes for `number`.
+///
+/// # Errors
+/// What the driver answers.
+pub(crate) unsafe fn linux_call<A>(
+    fd: impl AsFd,
+    number: u32,
+    argument: &mut A,
+) -> io::Result<i32> {
+    // SAFETY: the caller's promise; the argument lives for the call.
+    Ok(unsafe { ioctl(fd, Adapter { number, argument }) }?)
+}
+
 /// Makes a hypercall; returns what the hypervisor returns.
 ///
 /// # Safety

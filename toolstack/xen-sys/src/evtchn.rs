@@ -74,6 +74,16 @@ impl EventChannels {
     /// # Errors
     /// Those of the device.
     pub fn fired(&self) -> io::Result<(Vec<LocalPort>, bool)> {
+        let (ports, lost) = self.take()?;
+        self.unmask(&ports)?;
+        Ok((ports, lost))
+    }
+
+    /// As [`EventChannels::fired`], but each port stays silent until it is unmasked.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn take(&self) -> io::Result<(Vec<LocalPort>, bool)> {
         let mut bytes = [0; 1024];
         let read = match rustix::io::read(&self.fd, &mut bytes) {
             Ok(n) => n,
@@ -87,11 +97,19 @@ impl EventChannels {
         let words = bytes[..read]
             .chunks_exact(4)
             .map(|w| u32::from_ne_bytes([w[0], w[1], w[2], w[3]]));
-        let ports: Vec<LocalPort> = words.map(LocalPort).collect();
-        if read > 0 {
-            rustix::io::write(&self.fd, &bytes[..read])?;
+        Ok((words.map(LocalPort).collect(), false))
+    }
+
+    /// Lets ports fire again.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn unmask(&self, ports: &[LocalPort]) -> io::Result<()> {
+        let bytes: Vec<u8> = ports.iter().flat_map(|p| p.0.to_ne_bytes()).collect();
+        if !bytes.is_empty() {
+            rustix::io::write(&self.fd, &bytes)?;
         }
-        Ok((ports, false))
+        Ok(())
     }
 }
 

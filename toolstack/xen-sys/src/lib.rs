@@ -1,7 +1,8 @@
 //! What programs of a control domain need of Linux and Xen, as safe handles.
 //!
 //! The only crate above the hypervisor with unsafe code, and that only in [`page`] (memory shared with others), `call`
-//! (`ioctl`), `locked` (memory for hypercalls), [`hypercalls`] and [`domctl`] (their addresses).
+//! (`ioctl`), `locked` (memory for hypercalls), [`hypercalls`] and [`domctl`] (their addresses), [`loopdev`] and [`net`]
+//! (structures of Linux's own drivers).
 #![deny(unsafe_code)]
 
 pub mod bits;
@@ -12,6 +13,8 @@ pub mod fake;
 pub mod gntdev;
 pub mod hypercalls;
 mod locked;
+pub mod loopdev;
+pub mod net;
 pub mod page;
 pub mod xen;
 pub mod xenstore;

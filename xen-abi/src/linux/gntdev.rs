@@ -40,3 +40,5 @@ pub const UNMAP_GRANT_REF: u32 = ioc(size_of::<UnmapGrantRef>(), b'G', 1);
 pub const SET_MAX_GRANTS: u32 = ioc(4, b'G', 3);
 /// The grant under which a domain's toolstack offers its xenstore page.
 pub const RESERVED_XENSTORE: u32 = 1;
+/// The grant under which a domain's toolstack offers its console page.
+pub const RESERVED_CONSOLE: u32 = 0;

@@ -4,29 +4,11 @@
 //! written there, so a guest that overwrites them fools itself; the guest's indices are read once for each step and checked.
 
 use super::{Fault, Moved, Transport};
+use crate::shared::Page;
 use std::mem::offset_of;
 use xen_abi::io::xs_wire::{DomainInterface, connection, feature, limit, ring_error};
-use xen_sys::page::SharedPage;
 
 const SIZE: u32 = limit::RING_SIZE;
-
-/// The page: owned, or mapped by someone who must keep it.
-pub trait Page {
-    /// The memory.
-    fn page(&self) -> &SharedPage;
-}
-
-impl Page for SharedPage {
-    fn page(&self) -> &SharedPage {
-        self
-    }
-}
-
-impl<P: Page> Page for std::rc::Rc<P> {
-    fn page(&self) -> &SharedPage {
-        (**self).page()
-    }
-}
 
 /// The store's end of a ring.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ mod stream;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use stream::Stream;
 use xen_abi::io::xs_wire::{SockMsg, error_from_name, kind, limit};
@@ -320,6 +321,16 @@ impl Client {
         let payload: String = command.iter().flat_map(|w| [*w, "\0"]).collect();
         let reply = self.ask(kind::CONTROL, Transaction::NONE, &[payload.as_bytes()])?;
         Ok(String::from_utf8_lossy(reply.strip_suffix(b"\0").unwrap_or(&reply)).into_owned())
+    }
+
+    /// Whether an event has come already, with the reply to some request. If not, one can be waited for by polling.
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Readable when an event can be fetched. Nothing for a store in this process.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.stream.fd()
     }
 
     /// One request and its reply.

@@ -5,7 +5,7 @@ use crate::fake::FakeStore;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use xen_abi::io::xs_wire::{HEADER_LEN, SockMsg, limit};
@@ -48,6 +48,15 @@ impl Stream {
         }
     }
 
+    /// What to wait for; nothing for a store in this process.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Stream::Socket(s) => Some(s.as_fd()),
+            Stream::Device(f) => Some(f.as_fd()),
+            Stream::Fake(_) => None,
+        }
+    }
+
     pub fn send(&mut self, header: SockMsg, payload: &[u8]) -> Result<()> {
         let message = [header.as_bytes(), payload].concat();
         match self {
@@ -86,10 +95,11 @@ impl Stream {
     pub fn readable(&self, wait: Option<Duration>) -> io::Result<bool> {
         let timeout = wait.and_then(|w| Timespec::try_from(w).ok());
         loop {
-            let fd = match self {
-                Stream::Socket(s) => s.as_fd(),
-                Stream::Device(f) => f.as_fd(),
-                Stream::Fake(store) => return Ok(store.readable()),
+            if let Stream::Fake(store) = self {
+                return Ok(store.readable());
+            }
+            let Some(fd) = self.fd() else {
+                return Ok(false);
             };
             let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
             match poll(&mut fds, timeout.as_ref()) {
