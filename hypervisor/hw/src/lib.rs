@@ -9,6 +9,7 @@ pub mod config;
 pub mod log;
 pub mod machine;
 pub mod mem;
+pub mod posted;
 pub mod sync;
 
 #[cfg(not(target_os = "none"))]

@@ -3,11 +3,15 @@
 //!
 //! All functions are called with interrupts off, on one stack per CPU, and return without sleeping.
 
+use alloc::sync::Arc;
+
 use x86_model::iommu::Requester;
 use x86_model::pci::Bdf;
+use x86_model::posted::Notice;
 use x86_model::{Gpa, Gprs, Hpa, Width};
 
 use crate::mem::Stage2;
+use crate::posted::PostTarget;
 
 /// Number of a physical CPU: 0 is the boot CPU, then in the order of bring-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +68,15 @@ pub struct MsiSource {
     pub requester: Requester,
 }
 
+/// Who gets the notification for a posted interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receiver {
+    /// A vCPU in guest mode: the processor takes what is posted.
+    Running,
+    /// A sleeping vCPU: the hypervisor wakes it ([`HostInterrupt::Wake`]).
+    Sleeping,
+}
+
 /// The physical machine, as the core sees it.
 pub trait Machine: Sync {
     /// The virtual-CPU context of this machine's backend.
@@ -92,6 +105,12 @@ pub trait Machine: Sync {
     fn cpu_ids(&self, cpu: CpuId) -> Option<(u32, u32)>;
     /// Makes another CPU leave guest mode or its idle halt soon. A kick of this CPU does nothing.
     fn kick(&self, cpu: CpuId);
+    /// The notice by which a posted-interrupt descriptor names a CPU: for a vCPU that runs there, or for one that sleeps.
+    /// `None` if no descriptor can name it.
+    fn post_notice(&self, cpu: CpuId, receiver: Receiver) -> Option<Notice>;
+    /// Sends another CPU the notification for what was posted to the vCPU that runs there. In guest mode it makes no exit;
+    /// outside of it, it is a kick.
+    fn notify(&self, cpu: CpuId);
 
     /// The watchdog found that `cpu` makes no progress for more than `seconds`: says where it is and stops the machine.
     fn hangs(&self, cpu: CpuId, seconds: u64);
@@ -184,6 +203,8 @@ pub enum HostInterrupt {
     Kick,
     /// This CPU's timer (acknowledged).
     Timer,
+    /// Something was posted to a vCPU that sleeps on this CPU (acknowledged).
+    Wake,
     /// The console has input or room (acknowledged).
     Console,
     /// A device vector, in service until [`Machine::eoi`].
@@ -411,4 +432,9 @@ pub trait GuestContext: Send {
     fn tpr(&self) -> u8;
     /// Sets what the guest reads from CR8.
     fn set_tpr(&mut self, cr8: u8);
+    /// Where this vCPU's interrupts can be posted, so that they reach it without an exit; the same for its life. `None`
+    /// where the hardware does not deliver posted interrupts.
+    fn post_target(&self) -> Option<Arc<PostTarget>> {
+        None
+    }
 }

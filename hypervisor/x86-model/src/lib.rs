@@ -21,6 +21,7 @@ pub mod msi;
 pub mod paging;
 pub mod pci;
 pub mod policy;
+pub mod posted;
 pub mod regs;
 pub mod rtc;
 pub mod siblings;

@@ -88,7 +88,7 @@ impl PcpuLocal {
                     self.armed = NEVER;
                     self.check_clock = true;
                 }
-                Some(HostInterrupt::Kick | HostInterrupt::Spurious) => {}
+                Some(HostInterrupt::Kick | HostInterrupt::Spurious | HostInterrupt::Wake) => {}
                 Some(HostInterrupt::Console) => hv.console_input(),
                 Some(HostInterrupt::Device(vector)) => hv.device_interrupt(self.cpu, vector),
             }

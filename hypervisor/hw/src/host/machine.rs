@@ -1,18 +1,25 @@
 //! The fake machine's clock, CPUs, ports and interrupts. State that tests look at is public.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use x86_model::pci::Bdf;
+use x86_model::posted::{Ndst, Notice};
 use x86_model::{Hpa, Mfn, Width};
 
 use super::FakeVcpu;
 use crate::machine::{
     CpuId, HostInterrupt, InterruptCounts, IoApicInfo, LineMode, Machine, MsiMessage, MsiSource,
-    PowerAction, VcpuSetup,
+    PowerAction, Receiver, VcpuSetup,
 };
 use crate::mem::stage2::Format;
+use crate::posted::PostTarget;
+
+/// Vector of a notification for a running vCPU.
+pub const POSTED: u8 = 0xf2;
+/// Vector of a notification for a sleeping vCPU.
+pub const WAKE: u8 = 0xf3;
 
 /// A machine for tests. Panics carry a power action out of [`Machine::power`].
 #[derive(Default)]
@@ -25,6 +32,8 @@ pub struct FakeMachine {
     pub cpus: u32,
     /// Interrupts are remapped.
     pub remapping: bool,
+    /// vCPUs take posted interrupts.
+    pub posting: bool,
 }
 
 /// Recorded effects and prepared inputs.
@@ -32,6 +41,8 @@ pub struct FakeMachine {
 pub struct Seen {
     /// Kicks sent.
     pub kicks: Vec<CpuId>,
+    /// Notifications sent for posted interrupts.
+    pub notified: Vec<CpuId>,
     /// CPUs that the watchdog found hanging.
     pub hung: Vec<CpuId>,
     /// Timer of the (one) running CPU.
@@ -114,6 +125,18 @@ impl Machine for FakeMachine {
     fn kick(&self, cpu: CpuId) {
         self.seen().kicks.push(cpu);
     }
+    fn post_notice(&self, cpu: CpuId, receiver: Receiver) -> Option<Notice> {
+        Some(Notice {
+            vector: match receiver {
+                Receiver::Running => POSTED,
+                Receiver::Sleeping => WAKE,
+            },
+            dest: Ndst::new(cpu.0, true)?,
+        })
+    }
+    fn notify(&self, cpu: CpuId) {
+        self.seen().notified.push(cpu);
+    }
     fn hangs(&self, cpu: CpuId, _seconds: u64) {
         self.seen().hung.push(cpu);
     }
@@ -194,7 +217,11 @@ impl Machine for FakeMachine {
         }
     }
     fn new_vcpu(&self, _setup: &VcpuSetup) -> Option<FakeVcpu> {
-        Some(FakeVcpu::default())
+        let mut vcpu = FakeVcpu::default();
+        if self.posting {
+            vcpu.target = Some(Arc::new(PostTarget::new()?));
+        }
+        Some(vcpu)
     }
     fn stage2_format(&self) -> Format {
         Format::Npt

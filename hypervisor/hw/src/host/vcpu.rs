@@ -1,11 +1,13 @@
 //! A fake vCPU: registers that tests set, exits that tests script.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use x86_model::Gprs;
 
 use crate::machine::{Event, Exit, GuestContext, PagingState, SystemState};
 use crate::mem::Stage2;
+use crate::posted::PostTarget;
 
 /// A vCPU whose exits come from a script.
 #[derive(Default)]
@@ -21,6 +23,8 @@ pub struct FakeVcpu {
     pub injected: Vec<Event>,
     /// Whether a window was asked for.
     pub window: bool,
+    /// Where its interrupts are posted.
+    pub target: Option<Arc<PostTarget>>,
     /// CPL.
     pub cpl: u8,
     xcr0: u64,
@@ -117,5 +121,8 @@ impl GuestContext for FakeVcpu {
     }
     fn set_tpr(&mut self, cr8: u8) {
         self.tpr = cr8;
+    }
+    fn post_target(&self) -> Option<Arc<PostTarget>> {
+        self.target.clone()
     }
 }

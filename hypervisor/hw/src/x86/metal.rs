@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use alloc::vec::Vec;
 
 use x86_model::pci::Bdf;
+use x86_model::posted::{Ndst, Notice};
 use x86_model::regs::apic as bits;
 use x86_model::{Hpa, Mfn, Width};
 
@@ -15,7 +16,7 @@ use super::virt::{self, Backend, GuestCpu};
 use super::{iommu, paging, panic, power, time};
 use crate::machine::{
     CpuId, HostInterrupt, InterruptCounts, IoApicInfo, LineMode, Machine, MsiMessage, MsiSource,
-    PowerAction, VcpuSetup,
+    PowerAction, Receiver, VcpuSetup,
 };
 use crate::mem::stage2::Format;
 
@@ -79,6 +80,22 @@ impl Machine for Metal {
         }
     }
 
+    fn post_notice(&self, cpu: CpuId, receiver: Receiver) -> Option<Notice> {
+        Some(Notice {
+            vector: match receiver {
+                Receiver::Running => vectors::POSTED,
+                Receiver::Sleeping => vectors::WAKE,
+            },
+            dest: Ndst::new(percpu::of(cpu)?.apic_id(), apic::x2apic())?,
+        })
+    }
+    #[inline]
+    fn notify(&self, cpu: CpuId) {
+        if let Some(target) = percpu::of(cpu) {
+            apic::send(target, vectors::POSTED);
+        }
+    }
+
     #[inline]
     fn take_interrupt(&self) -> Option<HostInterrupt> {
         let cpu = percpu::this();
@@ -87,9 +104,13 @@ impl Machine for Metal {
                 asm::interrupt_window();
             }
             return Some(match cpu.take_vector()? {
-                vectors::KICK => {
+                vectors::KICK | vectors::POSTED => {
                     apic::eoi();
                     HostInterrupt::Kick
+                }
+                vectors::WAKE => {
+                    apic::eoi();
+                    HostInterrupt::Wake
                 }
                 vectors::TIMER => {
                     apic::eoi();

@@ -79,6 +79,11 @@ static DRIVER: spin::Once<Driver> = spin::Once::new();
 static X2APIC: AtomicBool = AtomicBool::new(false);
 static PAGE: AtomicPtr<u32> = AtomicPtr::new(core::ptr::null_mut());
 
+/// Whether the local APICs are in x2APIC mode.
+pub fn x2apic() -> bool {
+    X2APIC.load(Ordering::Relaxed)
+}
+
 /// The driver in use; xAPIC before the choice.
 pub fn driver() -> Driver {
     DRIVER.get().copied().unwrap_or(Driver::XAPIC_PHYSICAL)

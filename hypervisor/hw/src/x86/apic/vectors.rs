@@ -24,6 +24,10 @@ pub const KICK: u8 = 0xf0;
 pub const FLUSH: u8 = 0xef;
 /// Local APIC timer.
 pub const TIMER: u8 = 0xf1;
+/// Something was posted to the vCPU in guest mode; outside of guest mode the same as [`KICK`].
+pub const POSTED: u8 = 0xf2;
+/// Something was posted to a sleeping vCPU.
+pub const WAKE: u8 = 0xf3;
 /// Local APIC error.
 pub const ERROR: u8 = 0xfe;
 /// Spurious: needs no EOI.

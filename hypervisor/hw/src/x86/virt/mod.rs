@@ -10,6 +10,8 @@ pub(in crate::x86) mod pages;
 #[cfg(CONFIG_AMD)]
 mod svm;
 
+use alloc::sync::Arc;
+
 use x86_model::Gprs;
 use x86_model::virt::choice::{self, Extension};
 
@@ -17,6 +19,7 @@ use super::cpu::percpu::PerCpu;
 use crate::machine::{Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup};
 use crate::mem::Stage2;
 use crate::mem::stage2::Format;
+use crate::posted::PostTarget;
 
 #[cfg(CONFIG_AMD)]
 pub use svm::SvmVcpu;
@@ -147,4 +150,5 @@ delegate! {
     fetched_bytes(&) -> &[u8];
     tpr(&) -> u8;
     set_tpr(&mut, cr8: u8);
+    post_target(&) -> Option<Arc<PostTarget>>;
 }
