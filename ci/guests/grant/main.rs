@@ -17,12 +17,17 @@ static READ_ONLY_DATA: Page = Page::new();
 static SPARE: Page = Page::new();
 static SOURCE: Page = Page::new();
 static OTHER: Page = Page::new();
+static COPIED: Page = Page::new();
+static PARTLY: Page = Page::new();
+static READ: Page = Page::new();
+static TARGET: Page = Page::new();
 
 /// Where the table's first frames and the mappings go.
 const TABLE: u64 = HOLE;
 const MAPPED: u64 = HOLE + 0x10_0000;
 
 const READ_ONLY: u16 = 1 << 2;
+const SUB_PAGE: u16 = 1 << 8;
 const HOST_MAP: u32 = 2;
 const MAP_READ_ONLY: u32 = 4;
 
@@ -198,6 +203,70 @@ fn run() {
     maps();
     copies();
     lists();
+    second_version();
+}
+
+/// Entries of version 2 are 16 bytes; which are in use stands in 16-bit words of their own frames.
+fn second_version() {
+    const STATUS: u64 = TABLE + 0x20_0000;
+    /// Not touched before.
+    const FRESH: u64 = STATUS + 0x1000;
+    let mut version = [2u32];
+    fact!("v2-set", "{} now={}", grant_op(8, &mut version), version[0]);
+    fact!(
+        "v2-status-frame",
+        "{}",
+        add_to_physmap(1, 1 << 31, STATUS >> 12)
+    );
+    if version[0] != 2 {
+        return;
+    }
+    let word = |gref: usize| Page::at(STATUS).u16(2 * gref).load(Ordering::Acquire);
+    let entry = |gref: usize, flags: u16, part: u32, granted: &Page| {
+        let page = Page::at(TABLE);
+        page.u16(16 * gref + 2).store(0, Ordering::Release);
+        page.u32(16 * gref + 4).store(part, Ordering::Release);
+        page.u64(16 * gref + 8)
+            .store(granted.gfn(), Ordering::Release);
+        page.u16(16 * gref).store(flags, Ordering::Release);
+    };
+    for at in 0..512 {
+        COPIED.u64(8 * at).store(at as u64, Ordering::Release);
+        PARTLY.u64(8 * at).store(at as u64, Ordering::Release);
+    }
+    entry(8, 1, 0, &COPIED);
+    // Bytes 64 to 127 only.
+    entry(9, 1 | SUB_PAGE, 64 | 64 << 16, &PARTLY);
+    entry(10, 1 | READ_ONLY, 0, &READ);
+    for (name, gref, offset, len) in [
+        ("page", 8, 8, 32),
+        ("inside", 9, 64, 32),
+        ("crosses", 9, 120, 16),
+        ("before", 9, 0, 16),
+    ] {
+        let (ret, status) = copy(by_ref(gref, offset), by_gfn(TARGET.gfn(), 0), len, 1);
+        fact!(("v2-copy-{name}"), "{ret} status={status}");
+        if status == 0 {
+            let seen = TARGET.u64(0).load(Ordering::Acquire);
+            check!(seen == u64::from(offset) / 8, "copy {name} gave {seen}");
+        }
+    }
+    let (_, sub_page) = map(0, 9, HOST_MAP, FRESH);
+    fact!("v2-map-sub-page", "status={}", sub_page.status);
+    let (_, writer) = map(0, 10, HOST_MAP, FRESH);
+    fact!("v2-map-read-only-entry", "status={}", writer.status);
+    let (_, reader) = map(0, 10, HOST_MAP | MAP_READ_ONLY, FRESH);
+    fact!(
+        "v2-map-read-only",
+        "status={} word={:#x}",
+        reader.status,
+        word(10)
+    );
+    let _ = unmap(FRESH, reader.handle);
+    fact!("v2-word-after", "{:#x}", word(10));
+    let mut one = [1u32];
+    fact!("v2-leave", "{} now={}", grant_op(8, &mut one), one[0]);
+    fact!("v2-entry-after", "{:#x}", flags(8));
 }
 
 fn maps() {

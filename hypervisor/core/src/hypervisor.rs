@@ -15,6 +15,7 @@ use xen_abi::{DomId, Errno};
 
 use crate::console::input::{Input, Switch};
 use crate::domain::Domain;
+use crate::grant::Limits;
 use crate::heartbeat::Heartbeat;
 use crate::irq::IrqMap;
 use crate::sched::Scheduler;
@@ -69,6 +70,8 @@ pub struct Hypervisor {
     pub heartbeat: Heartbeat,
     /// What to do when dom0 ends in a way that calls for a reboot.
     pub noreboot: bool,
+    /// The most that a grant table may have (`gnttab=` and its like); dom0 gets that.
+    pub grant_limits: Limits,
     /// Held over each operation of the toolstack on domains.
     pub(crate) control: SpinLock<Control, { rank::CONTROL }>,
     domains: SpinLock<Vec<Arc<Domain>>, { rank::DOMAIN_LIST }>,
@@ -110,6 +113,7 @@ impl Hypervisor {
             pcpus: (0..cpus).map(|_| Pcpu::default()).collect(),
             heartbeat: Heartbeat::new(cpus, 0),
             noreboot,
+            grant_limits: Limits::default(),
             control: SpinLock::new(Control { last_id: 0 }),
             domains: SpinLock::new(Vec::new()),
             virq_handlers: [const { AtomicU16::new(0) }; xen_abi::virq::nr::COUNT as usize],

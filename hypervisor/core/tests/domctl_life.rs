@@ -110,7 +110,7 @@ fn creation_is_checked() {
         &|c| c.max_vcpus = 129,
         &|c| c.vmtrace_size = 4096,
         &|c| c.grant_opts = 0,
-        &|c| c.grant_opts = 2,
+        &|c| c.grant_opts = 3,
         &|c| c.grant_opts = 0x11,
         &|c| c.max_grant_frames = 0,
         &|c| c.max_maptrack_frames = 1025,

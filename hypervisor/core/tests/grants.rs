@@ -12,6 +12,7 @@ const TABLE: u64 = PAGES + 1;
 const HOLE: u64 = PAGES + 2;
 const EINVAL: i64 = -22;
 const EFAULT: i64 = -14;
+const EBUSY: i64 = -16;
 const ENOSYS: i64 = -38;
 
 /// `XENMEM_add_to_physmap` of the caller's grant table.
@@ -63,7 +64,7 @@ fn entry_to_memory_map_and_back() {
     assert_eq!(status(&s, ARG + 18), -9);
     // While it is in use: no other version.
     s.poke_words(ARG, &[2]);
-    assert_eq!(s.call(0, 20, [8, ARG, 1, 0, 0]), ENOSYS);
+    assert_eq!(s.call(0, 20, [8, ARG, 1, 0, 0]), EBUSY);
     assert_eq!(s.peek_u32(ARG), 1);
 
     s.poke(ARG, &(HOLE << 12).to_le_bytes());
@@ -209,4 +210,35 @@ fn copy_and_swap() {
     assert_eq!(s.call(0, 20, [11, ARG, 1, 0, 0]), 0);
     assert_eq!(status(&s, ARG + 8), 0);
     assert_eq!([entry_flags(&s, 8), entry_flags(&s, 9)], [1, 5]);
+}
+
+#[test]
+fn status_frames_leave_with_version_2() {
+    const STATUS: u64 = 1 << 31;
+    let s = System::new(1);
+    assert_eq!(map_table(&s, 0, TABLE), 0);
+    assert_eq!(map_table(&s, STATUS, HOLE), EINVAL);
+    let frames = hv_hw::mem::frames::free_frames();
+    for _ in 0..3 {
+        s.poke_words(ARG, &[2]);
+        assert_eq!(s.call(0, 20, [8, ARG, 1, 0, 0]), 0);
+        assert_eq!(map_table(&s, STATUS, HOLE), 0);
+        // Reference 8: a whole page for domain 0, and its status word when it is mapped.
+        s.poke_words(TABLE * 4096 + 8 * 16, &[1, 0, 5, 0]);
+        poke_map(&s, ARG, HOLE + 1, 2, 8);
+        assert_eq!(s.call(0, 20, [0, ARG, 1, 0, 0]), 0);
+        assert_eq!(status(&s, ARG + 18), 0);
+        let handle = s.peek_u32(ARG + 20);
+        assert_eq!(status(&s, HOLE * 4096 + 8 * 2), 8 | 16);
+        s.poke_words(ARG, &[1]);
+        assert_eq!(s.call(0, 20, [8, ARG, 1, 0, 0]), EBUSY);
+        s.poke(ARG, &((HOLE + 1) << 12).to_le_bytes());
+        s.poke(ARG + 8, &0u64.to_le_bytes());
+        s.poke_words(ARG + 16, &[handle]);
+        assert_eq!(s.call(0, 20, [1, ARG, 1, 0, 0]), 0);
+        s.poke_words(ARG, &[1]);
+        assert_eq!(s.call(0, 20, [8, ARG, 1, 0, 0]), 0);
+        assert_eq!(s.dom.p2m.page_type(Gfn(HOLE)), None);
+    }
+    assert_eq!(hv_hw::mem::frames::free_frames(), frames);
 }

@@ -125,6 +125,7 @@ fn hypervisor(metal: Metal, info: &BootInfo, options: &Options) -> Hypervisor {
         efi: info.efi_system_table.is_some(),
     };
     let mut hv = Hypervisor::new(metal, identity, sched, options.noreboot);
+    hv.grant_limits = options.grants;
     if options.watchdog.on {
         info!("Watchdog: {} s", options.watchdog.timeout_s);
         hv.heartbeat = Heartbeat::new(cpus, options.watchdog.timeout_s);

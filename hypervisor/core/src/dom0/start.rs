@@ -131,6 +131,7 @@ pub fn start(hv: &Hypervisor, loaded: &Loaded, choices: &Choices) -> Result<Arc<
         vcpus: choices.vcpus,
         config: DomainConfig {
             emulation: emu::LAPIC | emu::IOAPIC | emu::VPCI,
+            grants: hv.grant_limits,
             ..Default::default()
         },
         cpu: CpuPolicy::new(&hv.hw, id, choices.vcpus, version, true),

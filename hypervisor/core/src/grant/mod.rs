@@ -15,6 +15,7 @@ mod table;
 mod tests;
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use hv_hw::mem::FrameRef;
 use hv_hw::sync::{SpinLock, rank};
@@ -41,6 +42,9 @@ impl Status {
     }
 }
 
+/// Handles in one maptrack frame, the unit in which Xen's options and the toolstack count them.
+pub const HANDLES_PER_FRAME: u32 = 256;
+
 /// Bounds of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -53,13 +57,12 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Xen's defaults: 64 frames, 1024 maptrack frames of 256 handles. Version 1 only: Linux as PVH cannot use version 2,
-    /// whose status frames are out of its reach.
+    /// Xen's defaults: 64 frames, 1024 maptrack frames of 256 handles, both versions.
     fn default() -> Self {
         Limits {
             max_frames: 64,
-            max_handles: 1024 * 256,
-            max_version: 1,
+            max_handles: 1024 * HANDLES_PER_FRAME,
+            max_version: 2,
         }
     }
 }
@@ -112,8 +115,9 @@ impl GrantTable {
     }
 
     /// `GNTTABOP_set_version`. EINVAL: no such version; ENOSYS: not for this domain; EBUSY: entries from 8 up in use;
-    /// ENOMEM. The entries are cleared, apart from the first 8.
-    pub fn set_version(&self, version: u32) -> Result<(), Errno> {
+    /// ENOMEM. The entries are cleared, apart from the first 8. Returns the status frames that the table has no more: where
+    /// the domain maps them, they must be taken away, or each change would leave it one page more.
+    pub fn set_version(&self, version: u32) -> Result<Vec<FrameRef>, Errno> {
         self.inner.lock().set_version(version)
     }
 

@@ -177,14 +177,14 @@ impl Inner {
     }
 
     /// Changes the version; the reserved entries keep their contents. EBUSY while others are in use, ENOSYS for a version
-    /// that the domain may not have.
-    pub(super) fn set_version(&mut self, version: u32) -> Result<(), Errno> {
+    /// that the domain may not have. Returns the status frames that are given up.
+    pub(super) fn set_version(&mut self, version: u32) -> Result<Vec<FrameRef>, Errno> {
         let new = Version::from_number(version).ok_or(Errno::EINVAL)?;
         if version > self.limits.max_version {
             return Err(Errno::ENOSYS);
         }
         if new == self.version {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let in_use = |r| self.active(r).is_some_and(Active::is_pinned);
         if (reserved::ENTRIES..self.entries()).any(in_use) {
@@ -201,15 +201,16 @@ impl Inner {
             f.zero();
         }
         self.version = new;
-        if new == Version::V1 {
-            self.status.clear();
-        }
+        let given_up = match new {
+            Version::V1 => core::mem::take(&mut self.status),
+            Version::V2 => Vec::new(),
+        };
         for (reference, kept) in (0..).zip(kept) {
             if let (Some(entry), Some(kept)) = (self.entry(reference), kept) {
                 entry.restore(kept);
             }
         }
-        Ok(())
+        Ok(given_up)
     }
 
     /// Exchanges two entries that are not in use.

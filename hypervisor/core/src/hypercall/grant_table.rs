@@ -1,7 +1,9 @@
 //! `grant_table_op` (20): names the sub-operations and their arguments; the work is in [`crate::grant`].
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
+use hv_hw::mem::FrameRef;
 use x86_model::Gva;
 use xen_abi::grant_table::{
     GnttabCopy, GnttabGetVersion, GnttabMapGrantRef, GnttabQuerySize, GnttabSetVersion,
@@ -10,6 +12,7 @@ use xen_abi::grant_table::{
 use xen_abi::{DomId, Errno};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use super::memory::settle;
 use super::{Call, HcResult, ptr};
 use crate::domain::DomainRef;
 use crate::domain::grants::GrantSide;
@@ -54,10 +57,11 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, count, ..]: [u64; 5]) -> HcRes
         op::SET_VERSION => {
             let mut a: GnttabSetVersion = call.memory().read(ptr(arg))?;
             call.memory().probe_out(ptr(arg), size_of_val(&a))?;
-            let grants = &call.domain().grants;
-            let result = grants.set_version(a.version);
+            let domain = Arc::clone(call.domain());
+            let result = domain.grants.set_version(a.version);
             // Also after a failure the caller learns what it has.
-            a.version = grants.version();
+            a.version = domain.grants.version();
+            let result = result.and_then(|given_up| take_away(call, &domain, given_up));
             call.memory().write(ptr(arg), &a)?;
             result.map(|()| 0)
         }
@@ -69,6 +73,29 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, count, ..]: [u64; 5]) -> HcRes
         }
         _ => Err(Errno::ENOSYS),
     }
+}
+
+/// Removes pages that the hypervisor shared with the domain from its memory map.
+fn take_away(call: &Call<'_, '_>, domain: &DomainRef, frames: Vec<FrameRef>) -> Result<(), Errno> {
+    let mut removed = Vec::new();
+    removed
+        .try_reserve(frames.len())
+        .map_err(|_| Errno::ENOMEM)?;
+    let mut result = Ok(());
+    for frame in frames {
+        let mfn = frame.mfn();
+        let Some(gfn) = domain.shared_gfn(mfn) else {
+            continue;
+        };
+        if domain.p2m.frame(gfn).is_some_and(|(f, _)| f.mfn() == mfn) {
+            match domain.p2m.unmap(gfn) {
+                Ok(old) => removed.extend(old),
+                Err(e) => result = Err(Errno::from(e)),
+            }
+        }
+    }
+    settle(call, domain, removed);
+    result
 }
 
 /// The caller's side.

@@ -2,6 +2,7 @@
 //! becomes a [`Warning`] that names it, and the default stays. Pure; the caller owns the result and prints the warnings.
 
 mod build;
+mod grants;
 mod list;
 mod serial;
 mod table;
@@ -21,6 +22,7 @@ pub use table::{Effect, OPTIONS, Spec};
 pub use types::*;
 
 use crate::console::input::Switch;
+use crate::grant::Limits;
 use value::Arg;
 
 /// Every option of the command line, typed, at its default where not given.
@@ -89,6 +91,8 @@ pub struct Options {
     pub acpi: Acpi,
     /// IOMMU use.
     pub iommu: Iommu,
+    /// Bounds of grant tables.
+    pub grants: Limits,
     /// The scheduler.
     pub sched: Scheduler,
     /// Time slice in milliseconds.
@@ -131,6 +135,7 @@ impl Default for Options {
             noapic: false,
             acpi: Acpi::default(),
             iommu: Iommu::default(),
+            grants: Limits::default(),
             sched: Scheduler::Credit2,
             sched_tslice_ms: None,
             dom0_extra: String::new(),

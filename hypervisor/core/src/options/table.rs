@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::Options;
+use super::grants;
 use super::list;
 use super::types::*;
 use super::value::Arg;
@@ -79,6 +80,9 @@ pub static OPTIONS: &[Spec] = &[
     Spec { name: "edd", syntax: "= off | on | skipmbr", help: "Read by Xen's real-mode code only; accepted in silence.", effect: Effect::Silent },
     Spec { name: "edid", syntax: "= no | force", help: "Read by Xen's real-mode code only; accepted in silence.", effect: Effect::Silent },
     set("guest_loglvl", "= <level>[/<rate-limited level>]", "Which messages on behalf of guests are printed.", |o, a| { o.guest_loglvl = LogLevels::parse(a.text()?)?; Ok(()) }),
+    set("gnttab", "= List of [ max-ver:<number> | transitive | transfer ]", "Which grants domains may make.", grants::kinds),
+    set("gnttab_max_frames", "= <number>", "Most frames of a grant table.", grants::frames),
+    set("gnttab_max_maptrack_frames", "= <number>", "Most mappings of others' pages per domain, in units of 256.", grants::maptrack),
     none("hap", BOOL, "nested paging is always used"),
     set("iommu", "= <boolean> | List of [ required | verbose | debug | intremap | intpost | qinval | amd-iommu-perdev-intremap ]", "Use of the IOMMU.", iommu),
     set("ipi-bench", "= <number>", "Measure so many TLB flushes on other CPUs at boot.", |o, a| { o.ipi_bench = a.number()?; Ok(()) }),

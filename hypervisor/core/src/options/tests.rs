@@ -408,3 +408,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn grant_bounds() {
+    let o =
+        clean("gnttab=max-ver:1,no-transitive gnttab_max_frames=128 gnttab-max-maptrack-frames=4");
+    assert_eq!((o.grants.max_version, o.grants.max_frames), (1, 128));
+    assert_eq!(o.grants.max_handles, 1024);
+    for bad in [
+        "gnttab=max-ver:3",
+        "gnttab=transitive",
+        "gnttab",
+        "gnttab_max_frames=0",
+        "gnttab_max_frames=1025",
+        "gnttab_max_maptrack_frames=16385",
+    ] {
+        let (o, warnings) = Options::parse(bad.as_bytes());
+        assert_eq!((warnings.len(), o.grants), (1, Limits::default()), "{bad}");
+    }
+}

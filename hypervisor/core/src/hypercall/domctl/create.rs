@@ -9,7 +9,7 @@ use xen_abi::{DomId, Errno};
 use super::{Done, Op, Result};
 use crate::domain::{CpuPolicy, Domain, DomainConfig, DomainSetup};
 use crate::evtchn::MAX_VCPUS;
-use crate::grant::Limits;
+use crate::grant::{HANDLES_PER_FRAME, Limits};
 use crate::hypervisor::Hypervisor;
 use crate::p2m::P2m;
 
@@ -48,7 +48,7 @@ fn need(ok: bool, errno: Errno) -> core::result::Result<(), Errno> {
 }
 
 /// Refuses what there is not, with Xen's numbers and in its order.
-fn check(c: &CreateDomain17) -> core::result::Result<DomainConfig, Errno> {
+fn check(c: &CreateDomain17, most: Limits) -> core::result::Result<DomainConfig, Errno> {
     let known = cdf::HVM
         | cdf::HAP
         | cdf::S3_INTEGRITY
@@ -71,7 +71,7 @@ fn check(c: &CreateDomain17) -> core::result::Result<DomainConfig, Errno> {
     need(c.altp2m_opts & !ALTP2M_MODE == 0, Errno::EINVAL)?;
     need(c.altp2m_opts == 0, Errno::EINVAL)?;
     need(c.arch.misc_flags & !misc::MSR_RELAXED == 0, Errno::EINVAL)?;
-    let grants = grant_limits(c)?;
+    let grants = grant_limits(c, most)?;
     // The other selections are for HVM and for a PVH dom0.
     need(c.arch.emulation_flags == emu::LAPIC, Errno::EOPNOTSUPP)?;
     // Pool 0 is the only one.
@@ -86,15 +86,12 @@ fn check(c: &CreateDomain17) -> core::result::Result<DomainConfig, Errno> {
     })
 }
 
-fn grant_limits(c: &CreateDomain17) -> core::result::Result<Limits, Errno> {
-    /// Handles in a maptrack frame.
-    const PER_FRAME: u32 = 256;
-    let most = Limits::default();
+fn grant_limits(c: &CreateDomain17, most: Limits) -> core::result::Result<Limits, Errno> {
     let version = c.grant_opts & GRANT_VERSION;
     need((1..=most.max_version).contains(&version), Errno::EINVAL)?;
     let frames = u32::try_from(c.max_grant_frames).unwrap_or(most.max_frames);
     let handles = match u32::try_from(c.max_maptrack_frames) {
-        Ok(frames) => frames.checked_mul(PER_FRAME).ok_or(Errno::EINVAL)?,
+        Ok(frames) => frames.checked_mul(HANDLES_PER_FRAME).ok_or(Errno::EINVAL)?,
         Err(_) => most.max_handles,
     };
     need(
@@ -133,7 +130,7 @@ pub fn create(o: &mut Op<'_, '_, '_>) -> Result {
     let asked = parse(o)?;
     let hv = o.call.hv();
     let id = choose_id(hv, o.arg.domain, &mut o.control.last_id)?;
-    let config = check(&asked)?;
+    let config = check(&asked, hv.grant_limits)?;
     let p2m = P2m::new(id, hv.hw.stage2_format(), hv.hw.phys_bits(), Vec::new())?;
     p2m.stage2().set_table_limit(TABLE_FRAMES);
     let version = (hv.identity.major, hv.identity.minor);

@@ -69,6 +69,10 @@ pub fn physinfo(o: &mut Op<'_, '_, '_>) -> Result {
     let same = |f: &dyn Fn(u32) -> u32| apic_ids(hv).filter(|&id| f(id) == f(first)).count() as u32;
     let threads = same(&|id| id >> shifts.core).max(1);
     let cpus = hv.hw.cpu_count();
+    let grants = match hv.grant_limits.max_version {
+        1 => physcap::GNTTAB_V1,
+        _ => physcap::GNTTAB_V1 | physcap::GNTTAB_V2,
+    };
     let mut hw_cap = [0; 8];
     let words = cpu::host_words(hv);
     hw_cap.copy_from_slice(&words[..8]);
@@ -80,7 +84,7 @@ pub fn physinfo(o: &mut Op<'_, '_, '_>) -> Result {
         nr_nodes: 1,
         max_node_id: NODES - 1,
         cpu_khz: hv.hw.tsc_khz(),
-        capabilities: physcap::HVM | physcap::HAP | physcap::GNTTAB_V1,
+        capabilities: physcap::HVM | physcap::HAP | grants,
         total_pages: total_frames() as u64,
         free_pages: free_frames() as u64,
         max_mfn: (frames::table_len() as u64).saturating_sub(1),
