@@ -32,6 +32,8 @@ pub enum Level {
 pub enum Step {
     /// This text must appear.
     See(&'static str),
+    /// This text must appear, followed by a number that is no less than this.
+    AtLeast(&'static str, u64),
     /// This is typed.
     Type(&'static str),
 }

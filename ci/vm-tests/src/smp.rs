@@ -26,6 +26,7 @@ pub fn rows() -> Vec<VmTest> {
             .extra_time(180),
     ];
     rows.extend(bring_up());
+    rows.extend(moving());
     rows.push(
         VmTest::new("smp/apic-x2apic-cluster", Normal)
             .machine("peer")
@@ -77,6 +78,104 @@ pub fn rows() -> Vec<VmTest> {
         rows.push(row);
     }
     rows
+}
+
+/// Two disks with the same contents and a network card: MSI that cannot be masked, MSI-X, MSI-X.
+const THREE_DEVICES: &[&str] = &[
+    "-drive",
+    "file={disk},if=none,id=d0,format=raw,snapshot=on",
+    "-device",
+    "ide-hd,bus=ide.0,drive=d0",
+    "-drive",
+    "file={disk},if=none,id=d1,format=raw,snapshot=on",
+    "-device",
+    "qemu-xhci,id=xhci",
+    "-device",
+    "usb-storage,bus=xhci.0,drive=d1",
+    "-netdev",
+    "user,id=n0",
+    "-device",
+    "e1000e,netdev=n0,romfile=",
+];
+
+/// Interrupts that move between CPUs under load: none may be lost. The hypervisor's own table must show the moves, and no
+/// interrupt of unknown origin.
+fn moving() -> Vec<VmTest> {
+    use Level::{Full, Normal};
+    let row = |name: &str, level, machine, cmdline, line| {
+        VmTest::new(format!("smp/moving-{name}"), level)
+            .machine(machine)
+            .cpus(4)
+            .cmdline(cmdline)
+            .dom0_cmdline("xt.rounds=4")
+            .devices(THREE_DEVICES)
+            .disk(8)
+            .script("moving")
+            .extra_time(300)
+            .steps(&[
+                Step::See(line),
+                Step::See("asking for the hypervisor's table"),
+                Step::Type("\x01\x01\x01i"),
+                Step::See("  of unknown origin: 0, late: "),
+                Step::AtLeast("moves in all: ", 20),
+            ])
+            .needs_xen()
+    };
+    let lines = |name: &str, level, machine, line| {
+        let mut row = row(name, level, machine, "", line);
+        row.dom0_cmdline = "xt.rounds=4 pci=nomsi";
+        row
+    };
+    vec![
+        row("mixed", Normal, "q35", "", "driver x2apic_mixed"),
+        row("flat", Full, "q35", "x2apic=off", "driver default"),
+        row(
+            "physical",
+            Full,
+            "q35",
+            "x2apic-mode=physical",
+            "driver x2apic_phys",
+        ),
+        row(
+            "intel-mixed",
+            Full,
+            "iommu-intel",
+            "",
+            "driver x2apic_mixed",
+        ),
+        row(
+            "intel-physical",
+            Full,
+            "iommu-intel",
+            "x2apic-mode=physical",
+            "driver x2apic_phys",
+        ),
+        row(
+            "intel-cluster",
+            Normal,
+            "iommu-intel",
+            "x2apic-mode=cluster",
+            "driver x2apic_cluster",
+        ),
+        row(
+            "intel-flat",
+            Full,
+            "iommu-intel",
+            "x2apic=off",
+            "driver default",
+        ),
+        row("amd-mixed", Full, "iommu-amd", "", "driver x2apic_mixed"),
+        row(
+            "amd-cluster",
+            Full,
+            "iommu-amd",
+            "x2apic-mode=cluster",
+            "driver x2apic_cluster",
+        ),
+        lines("lines", Normal, "q35", "driver x2apic_mixed"),
+        lines("intel-lines", Full, "iommu-intel", "driver x2apic_mixed"),
+        lines("amd-lines", Full, "iommu-amd-dma", "driver x2apic_mixed"),
+    ]
 }
 
 /// What happens to CPUs that do not start as they should.

@@ -52,6 +52,10 @@ pub struct Pcpu {
     pub idle_ns: AtomicU64,
     /// Interrupts of unknown origin seen here.
     pub stray: AtomicU64,
+    /// Interrupts that arrived here after their source had been told to send elsewhere.
+    pub late: AtomicU64,
+    /// Look whether old vectors are quiet.
+    pub clean: AtomicBool,
 }
 
 /// The root value.

@@ -356,22 +356,19 @@ fn debug_keys_show_what_is_there() {
     s.add_guest(3, 1);
     s.poke_words(ARG, &[2, 0, 0]);
     assert_eq!(s.call(0, 32, [1, ARG, 0, 0, 0]), 0);
-    s.hv.irqs.set(
-        hv_core::irq::HostVector {
-            cpu: hv_hw::machine::CpuId(1),
-            vector: 0x31,
+    let line = hv_core::irq::Source::Gsi {
+        gsi: 9,
+        mode: hv_hw::machine::LineMode {
+            level: true,
+            low: true,
         },
-        hv_core::irq::Binding {
-            domain: xen_abi::DomId::DOM0,
-            source: hv_core::irq::Source::Gsi {
-                gsi: 9,
-                mode: hv_hw::machine::LineMode {
-                    level: true,
-                    low: true,
-                },
-            },
-        },
-    );
+    };
+    let binding = hv_core::irq::Binding {
+        domain: xen_abi::DomId::DOM0,
+        source: line,
+    };
+    let cpu = hv_hw::machine::CpuId(1);
+    assert!(s.hv.irqs.bind(&s.hv.hw, cpu, binding).is_some());
     let press = |key: u8| {
         s.hv.debug_key(key);
         let mut seen = s.hv.hw.seen.lock().unwrap();
@@ -396,7 +393,7 @@ fn debug_keys_show_what_is_there() {
                 "domain 3: 0 ports in use",
             ],
         ),
-        (b'i', &["CPU 1 vector 0x31", "gsi: 9"]),
+        (b'i', &["CPU 1 vector 0x30", "gsi: 9"]),
         (b'm', &["KiB of RAM"]),
         (b'k', &["\n(XEN) CONFIG_NR_CPUS=", "CONFIG_HVM"]),
         (b'h', &["key 'R' => reboot the machine", "key '*' =>"]),

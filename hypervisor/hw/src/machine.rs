@@ -99,8 +99,10 @@ pub trait Machine: Sync {
 
     /// This CPU.
     fn cpu(&self) -> CpuId;
-    /// CPUs that were brought up.
+    /// Numbers of CPUs in use: those that are online, and those that are not now and can be.
     fn cpu_count(&self) -> u32;
+    /// Whether a CPU works, and takes vCPUs and interrupts.
+    fn is_online(&self, cpu: CpuId) -> bool;
     /// APIC ID and ACPI processor UID of a CPU.
     fn cpu_ids(&self, cpu: CpuId) -> Option<(u32, u32)>;
     /// Makes another CPU leave guest mode or its idle halt soon. A kick of this CPU does nothing.
@@ -126,8 +128,14 @@ pub trait Machine: Sync {
 
     /// Reserves a vector for a device interrupt on `cpu`. `None` when none is left.
     fn alloc_vector(&self, cpu: CpuId) -> Option<u8>;
+    /// Reserves this vector; false if it is not free. As for [`Machine::alloc_vector`].
+    fn take_vector(&self, cpu: CpuId, vector: u8) -> bool;
     /// Gives a vector back.
     fn free_vector(&self, cpu: CpuId, vector: u8);
+    /// Whether a vector that is reserved on one of these CPUs is reserved on the other as well.
+    fn shares_vectors(&self, one: CpuId, other: CpuId) -> bool;
+    /// Whether an interrupt with this vector waits on this CPU, or is in service.
+    fn vector_waits(&self, vector: u8) -> bool;
     /// Whether messages go through remapping entries, which check who sent them.
     fn remaps_interrupts(&self) -> bool;
     /// Counters of a CPU's interrupts. `None` if there is no such CPU.
@@ -135,10 +143,16 @@ pub trait Machine: Sync {
     /// Message for a device's MSI to a reserved vector. `None` if the device cannot be given one. What it occupies is
     /// given back with the vector.
     fn msi_message(&self, source: &MsiSource, cpu: CpuId, vector: u8) -> Option<MsiMessage>;
+    /// Makes the remapping entry of a message for one CPU and vector raise another CPU and vector, in one step. False if it
+    /// cannot be written; the entry is then gone. Only where [`Machine::remaps_interrupts`].
+    fn move_message(&self, from: (CpuId, u8), to: (CpuId, u8)) -> bool;
     /// Number of IO-APICs, and for each its ACPI id, address, first GSI and number of pins.
     fn ioapics(&self) -> alloc::vec::Vec<IoApicInfo>;
     /// Routes a GSI to a vector on a CPU, masked. False if no IO-APIC has the pin.
     fn route_gsi(&self, gsi: u32, cpu: CpuId, vector: u8, mode: LineMode) -> bool;
+    /// Makes a routed GSI raise another vector, or one on another CPU; masked as it was. The pin is masked meanwhile: an edge
+    /// may be missed. False if the CPU cannot be addressed; the pin is then masked.
+    fn move_gsi(&self, gsi: u32, cpu: CpuId, vector: u8) -> bool;
     /// Masks or unmasks a GSI.
     fn mask_gsi(&self, gsi: u32, masked: bool);
 

@@ -8,6 +8,7 @@ use loom::sync::atomic::AtomicU32;
 use loom::thread;
 use x86_model::callin::{CallIn, Report, Stage, StopRequest};
 use x86_model::interrupt::cluster::{Clusters, Slot};
+use x86_model::interrupt::moving::{Arrival, Moving, Place};
 use x86_model::interrupt::vectors::{self, VectorMap};
 use x86_model::regs::apic::x2apic_ldr;
 use x86_model::sync::Word;
@@ -175,4 +176,117 @@ fn two_searches_never_get_the_same_vector_of_a_cpu() {
         // A loser has left nothing behind.
         assert_eq!((maps[0].used(), maps[1].used()), (1, 2));
     });
+}
+
+/// A device that sends two interrupts while its interrupt moves from CPU 0 to CPU 1. Everything is in `Fabric`; the request
+/// registers and the device's own register are atomic cells, the bookkeeping is under its lock as in the hypervisor.
+struct Fabric {
+    moving: loom::sync::Mutex<Moving>,
+    /// The device's register: the number of the CPU that it sends to.
+    told: AtomicU32,
+    requests: [AtomicU32; 2],
+    /// CPU 0 was asked to look at its old vector.
+    look: AtomicU32,
+    delivered: AtomicU32,
+    lost: AtomicU32,
+}
+
+const OLD: Place = Place {
+    cpu: 0,
+    vector: 0x40,
+};
+const NEW: Place = Place {
+    cpu: 1,
+    vector: 0x50,
+};
+
+impl Fabric {
+    fn new() -> Arc<Self> {
+        Arc::new(Fabric {
+            moving: loom::sync::Mutex::new(Moving::new(OLD)),
+            told: AtomicU32::new(0),
+            requests: [AtomicU32::new(0), AtomicU32::new(0)],
+            look: AtomicU32::new(0),
+            delivered: AtomicU32::new(0),
+            lost: AtomicU32::new(0),
+        })
+    }
+
+    /// Between reading the register and the arrival anything may happen, but messages do not overtake each other.
+    fn send(&self) {
+        let to = self.told.load(Ordering::SeqCst) as usize;
+        self.requests[to].fetch_or(1, Ordering::SeqCst);
+    }
+
+    fn take(&self, at: Place) {
+        if self.requests[at.cpu as usize].swap(0, Ordering::SeqCst) == 0 {
+            return;
+        }
+        match self.moving.lock().unwrap().arrived(at) {
+            Arrival::First(cpu) => self.look.store(cpu + 1, Ordering::SeqCst),
+            Arrival::Settled | Arrival::Late => {}
+            Arrival::Elsewhere => self.lost.store(1, Ordering::SeqCst),
+        }
+        self.delivered.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// CPU 0 gives its old vector back if the request register shows nothing. `impatient`: without waiting for an arrival at
+    /// the new place.
+    fn clean(&self, impatient: bool) {
+        if !impatient && self.look.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut moving = self.moving.lock().unwrap();
+        if impatient {
+            moving.confirm();
+        }
+        if moving.old_on(0).next().is_some() && self.requests[0].load(Ordering::SeqCst) == 0 {
+            moving.quiet(OLD);
+        }
+    }
+}
+
+fn device_moves(impatient: bool) {
+    let fabric = Fabric::new();
+    let device = {
+        let f = fabric.clone();
+        thread::spawn(move || {
+            f.send();
+            f.send();
+        })
+    };
+    let mover = {
+        let f = fabric.clone();
+        thread::spawn(move || {
+            assert!(f.moving.lock().unwrap().begin(NEW, None));
+            f.told.store(1, Ordering::SeqCst);
+            f.take(NEW);
+        })
+    };
+    fabric.take(OLD);
+    fabric.clean(impatient);
+    device.join().unwrap();
+    mover.join().unwrap();
+    fabric.take(NEW);
+    fabric.take(OLD);
+    fabric.clean(impatient);
+    assert_eq!(
+        fabric.lost.load(Ordering::SeqCst),
+        0,
+        "at a vector that was given back"
+    );
+    assert!(fabric.delivered.load(Ordering::SeqCst) > 0);
+    assert_eq!(fabric.requests[0].load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn no_interrupt_arrives_at_a_vector_that_was_given_back() {
+    loom::model(|| device_moves(false));
+}
+
+/// The model can fail: a CPU that looks too early gives away a vector that a message is on its way to.
+#[test]
+#[should_panic(expected = "at a vector that was given back")]
+fn a_look_before_the_first_arrival_would_lose_one() {
+    loom::model(|| device_moves(true));
 }

@@ -157,13 +157,21 @@ fn watch(test: &VmTest, vm: &mut Vm, until: Instant) -> Result<(), String> {
             Step::Type(text) => vm
                 .send(text)
                 .map_err(|e| format!("cannot type {text:?}: {e:#}"))?,
-            Step::See(text) => see(vm, text, &[], until)?,
+            Step::See(text) => see(vm, text, &[], until).map(drop)?,
+            Step::AtLeast(text, least) => {
+                see(vm, text, &[], until)?;
+                let line = see(vm, "\n", &[], until)?;
+                let number = number_after(&line, text);
+                if number.is_none_or(|n| n < *least) {
+                    return Err(format!("wanted at least {least} after {text:?}: {line}"));
+                }
+            }
         }
     }
     if let Some(script) = test.script {
         let pass = format!("XT-RESULT {script} pass");
         let fail = format!("XT-RESULT {script} fail");
-        see(vm, &pass, &["XT-FAIL ", &fail], until)?;
+        see(vm, &pass, &["XT-FAIL ", &fail], until).map(drop)?;
     }
     if test.end == End::PowerOff {
         let status = vm.wait_exit(until).map_err(|e| format!("{e:#}"))?;
@@ -175,13 +183,20 @@ fn watch(test: &VmTest, vm: &mut Vm, until: Instant) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits for `text`; any of `bad` or a fatal text is a failure.
-fn see(vm: &mut Vm, text: &str, bad: &[&str], until: Instant) -> Result<(), String> {
+/// The number behind the last `text` in a line.
+fn number_after(line: &str, text: &str) -> Option<u64> {
+    let (_, rest) = line.rsplit_once(text)?;
+    let end = rest.find(|c: char| !c.is_ascii_digit());
+    rest[..end.unwrap_or(rest.len())].parse().ok()
+}
+
+/// Waits for `text` and returns its line so far; any of `bad` or a fatal text is a failure.
+fn see(vm: &mut Vm, text: &str, bad: &[&str], until: Instant) -> Result<String, String> {
     let mut needles = vec![text];
     needles.extend(bad);
     needles.extend(FATAL);
     match vm.wait(&needles, until) {
-        Outcome::Found(0, _) => Ok(()),
+        Outcome::Found(0, line) => Ok(line),
         Outcome::Found(_, line) => Err(format!("the console says: {}", line.trim())),
         Outcome::TimedOut => Err(format!("time-out while waiting for {text:?}")),
         Outcome::Closed => Err(format!("the machine ended before {text:?} appeared")),

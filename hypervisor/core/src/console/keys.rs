@@ -6,13 +6,13 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use hv_hw::machine::{CpuId, PowerAction};
 use hv_hw::mem::frames;
 use hv_hw::{Machine, config};
 
-use crate::hypervisor::Hypervisor;
+use crate::hypervisor::{Hypervisor, Pcpu};
 use crate::vcpu::run::sleep_name;
 use crate::vcpu::{NO_CPU, Vcpu};
 
@@ -167,21 +167,46 @@ fn run_queues(hv: &Hypervisor) {
 fn interrupts(hv: &Hypervisor) {
     hv.say(format_args!("'i' pressed -> interrupt bindings"));
     let bound = hv.irqs.all();
-    let lines = bound.iter().map(|(at, binding)| {
+    let lines = bound.iter().map(|(_, irq)| {
+        let at = irq.moving.at();
+        let old: Vec<String> = (irq.moving.places().skip(1))
+            .map(|p| format!(" (old: CPU {} vector {:#04x})", p.cpu, p.vector))
+            .collect();
         format!(
-            "  CPU {} vector {:#04x}: {} {:?}",
-            at.cpu.0, at.vector, binding.domain, binding.source
+            "  CPU {} vector {:#04x}: {} {:?}, {} arrived, {} of them late, moved {} times{}",
+            at.cpu,
+            at.vector,
+            irq.binding.domain,
+            irq.binding.source,
+            irq.arrivals.0,
+            irq.arrivals.1,
+            irq.moves,
+            old.concat()
         )
     });
     hv.say_all(lines.collect());
+    let sum = |f: fn(&Pcpu) -> &AtomicU64| -> u64 {
+        hv.pcpus.iter().map(|p| f(p).load(Ordering::Relaxed)).sum()
+    };
+    let waiting: usize = bound
+        .iter()
+        .map(|(_, irq)| irq.moving.places().count() - 1)
+        .sum();
+    hv.say(format_args!(
+        "  of unknown origin: {}, late: {}, vectors to be given back: {waiting}, moves in all: {}",
+        sum(|p| &p.stray),
+        sum(|p| &p.late),
+        bound.iter().map(|(_, irq)| irq.moves).sum::<u64>()
+    ));
     for (n, cpu) in hv.pcpus.iter().enumerate() {
         if let Some(c) = hv.hw.interrupt_counts(CpuId(n as u32)) {
             hv.say(format_args!(
-                "  CPU {n}: {} of {} device vectors in use, {} spurious, {} of unknown origin, {} messages sent",
+                "  CPU {n}: {} of {} device vectors in use, {} spurious, {} of unknown origin, {} late, {} messages sent",
                 c.vectors_used,
                 c.vectors,
                 c.spurious,
                 cpu.stray.load(Ordering::Relaxed),
+                cpu.late.load(Ordering::Relaxed),
                 c.icr_writes
             ));
         }

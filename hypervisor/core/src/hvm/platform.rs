@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
-use hv_hw::machine::{IoApicInfo, MsiMessage, MsiSource};
+use hv_hw::machine::{CpuId, IoApicInfo, MsiMessage, MsiSource};
 use hv_hw::sync::{SpinLock, rank};
 use hv_hw::{Hw, Machine};
 use x86_model::acpi::ConfigWindow;
@@ -20,9 +20,9 @@ use x86_model::{Gpa, Hpa, Width};
 
 use crate::domain::Domain;
 use crate::hvm::vioapic::{IoApicEffect, VIoApics};
-use crate::hvm::vlapic::{DestSpec, Ipi};
+use crate::hvm::vlapic::Ipi;
 use crate::hypervisor::Hypervisor;
-use crate::irq::{Binding, HostVector, Source};
+use crate::irq::{IrqId, Seen, Source};
 use crate::p2m::PageType;
 use crate::pci::{HwConfig, PciHost, VPci};
 use crate::vcpu::VcpuLocal;
@@ -52,10 +52,10 @@ pub struct Platform {
     rtc_index: SpinLock<u8, { rank::DEVICE }>,
     ioapics: SpinLock<VIoApics, { rank::DEVICE }>,
     /// PCI configuration space.
-    pci: SpinLock<VPci<HostVector>, { rank::DEVICE }>,
+    pci: SpinLock<VPci<IrqId>, { rank::DEVICE }>,
     windows: Vec<ConfigWindow>,
-    /// Host vectors of the bound lines.
-    lines: SpinLock<BTreeMap<u32, HostVector>, { rank::DEVICE }>,
+    /// The bound lines. Held while one is routed, so that it is where the table says.
+    lines: SpinLock<BTreeMap<u32, IrqId>, { rank::DEVICE }>,
 }
 
 /// The I/O bitmap of the control domain: set bits exit.
@@ -150,7 +150,7 @@ impl Platform {
         &self,
         hv: &Hypervisor,
         domain: &Domain,
-        f: impl FnOnce(&mut VPci<HostVector>, &mut Host<'_>) -> R,
+        f: impl FnOnce(&mut VPci<IrqId>, &mut Host<'_>) -> R,
     ) -> R {
         let mut host = Host {
             hv,
@@ -210,27 +210,69 @@ impl Platform {
             IoApicEffect::Unmask { gsi } => hv.hw.mask_gsi(gsi, false),
             IoApicEffect::Bind { gsi, mode } => {
                 let source = Source::Gsi { gsi, mode };
-                let bound = self.lines.lock().get(&gsi).copied();
-                let at = match bound {
-                    Some(at) => {
-                        hv.irqs.set(
-                            at,
-                            Binding {
-                                domain: domain.id,
-                                source,
-                            },
-                        );
-                        Some(at)
+                let mut lines = self.lines.lock();
+                let id = match lines.get(&gsi).copied() {
+                    Some(id) => {
+                        hv.irqs.set_source(id, source);
+                        Some(id)
                     }
-                    None => hv.bind_vector(domain, 0, source),
+                    None => hv.bind_vector(domain, CpuId(0), source),
                 };
-                let Some(at) = at else { return };
-                self.lines.lock().insert(gsi, at);
-                if hv.hw.route_gsi(gsi, at.cpu, at.vector, mode) {
+                let Some(id) = id else { return };
+                lines.insert(gsi, id);
+                let Some(at) = hv.irqs.place(id) else { return };
+                if hv.hw.route_gsi(gsi, CpuId(at.cpu), at.vector, mode) {
                     hv.hw.mask_gsi(gsi, false);
                 }
             }
         }
+    }
+
+    /// Moves a bound line to another pCPU. False if it stays for now.
+    pub fn move_line(&self, hv: &Hypervisor, gsi: u32, id: IrqId, to: CpuId) -> bool {
+        let lines = self.lines.lock();
+        if lines.get(&gsi) != Some(&id) {
+            return false;
+        }
+        let Some(m) = hv.irqs.begin(&hv.hw, id, to, false) else {
+            return false;
+        };
+        let moved = hv.hw.move_gsi(gsi, to, m.to.vector);
+        if !moved {
+            hv_hw::guest_log!(
+                Error,
+                "GSI {gsi} is lost: it cannot be routed to CPU {}",
+                to.0
+            );
+        }
+        moved
+    }
+
+    /// Moves a bound message to another pCPU. False if it stays for now.
+    pub fn move_message(
+        &self,
+        hv: &Hypervisor,
+        domain: &Domain,
+        device: Bdf,
+        id: IrqId,
+        to: CpuId,
+    ) -> bool {
+        self.with_pci(hv, domain, |pci, host| {
+            // The device may have been given another vector, or none, since the caller looked.
+            if !pci.owns(device, id) {
+                return false;
+            }
+            match hv.begin_message(id, to) {
+                None => false,
+                // The device's message names the remapping entry, which has changed behind it.
+                Some(true) if hv.hw.remaps_interrupts() => true,
+                Some(true) => pci.readdress(device, id, host),
+                Some(false) => {
+                    hv_hw::guest_log!(Error, "{}: an interrupt of {device:?} is lost: its remapping entry cannot be written", domain.id);
+                    false
+                }
+            }
+        })
     }
 
     /// Reads a trapped port; `None` reads as all-ones.
@@ -300,7 +342,7 @@ struct Host<'a> {
 }
 
 impl PciHost for Host<'_> {
-    type Vector = HostVector;
+    type Vector = IrqId;
 
     fn config_read(&mut self, bdf: Bdf, register: u16, width: Width) -> u32 {
         self.config.read(bdf, register, width)
@@ -314,12 +356,35 @@ impl PciHost for Host<'_> {
     fn mmio_write(&mut self, at: Hpa, width: Width, value: u64) {
         self.hv.hw.mmio_write(at, width, value);
     }
-    fn bind(
-        &mut self,
-        bdf: Bdf,
-        old: Option<HostVector>,
-        guest: &Ipi,
-    ) -> Option<(HostVector, MsiMessage)> {
+    fn bind(&mut self, bdf: Bdf, old: Option<IrqId>, guest: &Ipi) -> Option<(IrqId, MsiMessage)> {
+        let hv = self.hv;
+        let source = Source::Msi {
+            guest: *guest,
+            device: bdf,
+        };
+        let id = match old {
+            Some(id) => {
+                hv.irqs.set_source(id, source);
+                hv.retarget_message(self.domain, id, guest);
+                id
+            }
+            None => {
+                let near = hv.home_of(self.domain, guest).unwrap_or(CpuId(0));
+                hv.bind_vector(self.domain, near, source)?
+            }
+        };
+        let message = self.message(bdf, id);
+        if message.is_none() {
+            hv_hw::guest_log!(
+                Error,
+                "{}: no remapping entry for an interrupt of {bdf:?}",
+                self.domain.id
+            );
+            hv.unbind_vector(id);
+        }
+        Some((id, message?))
+    }
+    fn message(&mut self, bdf: Bdf, id: IrqId) -> Option<MsiMessage> {
         let hv = self.hv;
         let sender = MsiSource {
             device: bdf,
@@ -329,52 +394,37 @@ impl PciHost for Host<'_> {
                 Requester::Exact(requester::id(bdf))
             },
         };
-        let source = Source::Msi { guest: *guest };
-        let at = match old {
-            Some(at) => {
-                hv.irqs.set(
-                    at,
-                    Binding {
-                        domain: self.domain.id,
-                        source,
-                    },
-                );
-                at
-            }
-            None => hv.bind_vector(self.domain, near(guest), source)?,
-        };
-        let message = hv.hw.msi_message(&sender, at.cpu, at.vector);
-        if message.is_none() {
-            hv_hw::guest_log!(
-                Error,
-                "{}: no remapping entry for an interrupt of {bdf:?}",
-                self.domain.id
-            );
-            hv.unbind_vector(at);
-        }
-        Some((at, message?))
+        let at = hv.irqs.place(id)?;
+        hv.hw.msi_message(&sender, CpuId(at.cpu), at.vector)
     }
-    fn unbind(&mut self, vector: HostVector) {
-        self.hv.unbind_vector(vector);
-    }
-}
-
-/// The vCPU that an interrupt is probably for, to choose a pCPU by.
-fn near(guest: &Ipi) -> u32 {
-    match guest.dest {
-        DestSpec::Physical(id) => id / 2,
-        _ => 0,
+    fn unbind(&mut self, id: IrqId) {
+        self.hv.unbind_vector(id);
     }
 }
 
 impl Hypervisor {
-    /// A bound line was raised: delivers what the guest's IO-APIC entry says.
-    pub fn line_raised(&self, domain: &Domain, gsi: u32) {
+    /// A bound line was raised: delivers what the guest's IO-APIC entry says, after moving the line if it should be on
+    /// another pCPU.
+    pub fn line_raised(&self, domain: &Domain, gsi: u32, seen: &Seen) {
         let Some(p) = &domain.platform else { return };
         let ipi = p.ioapics.lock().interrupt(gsi);
-        if let Some(ipi) = ipi
-            && self.deliver(domain, None, &ipi) == 0
-        {
+        if let Some(ipi) = ipi {
+            self.consider_move(domain, seen, &ipi);
+            self.deliver_line(domain, p, gsi, &ipi);
+        }
+    }
+
+    /// Makes a line look raised.
+    pub fn raise_line(&self, domain: &Domain, gsi: u32) {
+        let Some(p) = &domain.platform else { return };
+        let ipi = p.ioapics.lock().interrupt(gsi);
+        if let Some(ipi) = ipi {
+            self.deliver_line(domain, p, gsi, &ipi);
+        }
+    }
+
+    fn deliver_line(&self, domain: &Domain, p: &Platform, gsi: u32, ipi: &Ipi) {
+        if self.deliver(domain, None, ipi) == 0 {
             p.ioapics.lock().not_accepted(gsi);
         }
     }

@@ -2,20 +2,28 @@
 //! domain that owns the device.
 //!
 //! The table is locked for binding and looked up on each device interrupt. A message-signalled source goes straight to the
-//! virtual local APIC that the guest named; a line goes through the domain's virtual IO-APIC.
+//! virtual local APIC that the guest named; a line goes through the domain's virtual IO-APIC. An interrupt moves between
+//! pCPUs ([`moves`]), so its owner knows it by a number and not by its vector.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+mod moves;
+mod table;
 
 use hv_hw::Machine;
 use hv_hw::machine::{CpuId, LineMode};
-use hv_hw::sync::{SpinLock, rank};
+use x86_model::interrupt::moving::{Arrival, Place};
+use x86_model::pci::Bdf;
 use xen_abi::DomId;
 
 use crate::domain::Domain;
 use crate::hvm::vlapic::Ipi;
 use crate::hypervisor::Hypervisor;
 use core::sync::atomic::Ordering;
+
+pub use table::{Irq, IrqMap, Seen};
+
+/// A bound interrupt's number; never used for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IrqId(pub u64);
 
 /// What raises a host vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +39,12 @@ pub enum Source {
     Msi {
         /// What the guest programmed.
         guest: Ipi,
+        /// The function that sends it.
+        device: Bdf,
     },
 }
 
-/// A bound vector.
+/// Whose a vector is, and what raises it.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding {
     /// Whose it is.
@@ -43,87 +53,17 @@ pub struct Binding {
     pub source: Source,
 }
 
-/// A host vector on a pCPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HostVector {
-    /// pCPU.
-    pub cpu: CpuId,
-    /// Vector.
-    pub vector: u8,
-}
-
-/// The table.
-pub struct IrqMap {
-    bound: SpinLock<BTreeMap<HostVector, Binding>, { rank::IRQ }>,
-}
-
-impl Default for IrqMap {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl IrqMap {
-    /// An empty table.
-    pub const fn new() -> Self {
-        IrqMap {
-            bound: SpinLock::new(BTreeMap::new()),
-        }
-    }
-
-    /// The binding of a vector.
-    pub fn get(&self, at: HostVector) -> Option<Binding> {
-        self.bound.lock().get(&at).copied()
-    }
-
-    /// All bindings, by CPU and vector.
-    pub fn all(&self) -> Vec<(HostVector, Binding)> {
-        self.bound.lock().iter().map(|(a, b)| (*a, *b)).collect()
-    }
-
-    /// Sets or replaces the binding of a vector. The number of vectors bounds the table.
-    pub fn set(&self, at: HostVector, binding: Binding) {
-        self.bound.lock().insert(at, binding);
-    }
-
-    /// Drops a binding.
-    pub fn clear(&self, at: HostVector) {
-        self.bound.lock().remove(&at);
-    }
-
-    /// Vectors in use.
-    pub fn len(&self) -> usize {
-        self.bound.lock().len()
-    }
-
-    /// Whether no vector is bound.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
 impl Hypervisor {
-    /// Reserves a vector for a device of `domain`, on a pCPU near the vCPU that will get the interrupt.
-    pub fn bind_vector(
-        &self,
-        domain: &Domain,
-        near_vcpu: u32,
-        source: Source,
-    ) -> Option<HostVector> {
+    /// Reserves a vector for a device of `domain`, on this pCPU or the next that has one free.
+    pub fn bind_vector(&self, domain: &Domain, near: CpuId, source: Source) -> Option<IrqId> {
         let count = self.hw.cpu_count().max(1);
-        // Spread over the pCPUs by vCPU number; a full one passes the request on.
-        for i in 0..count {
-            let cpu = CpuId((near_vcpu + i) % count);
-            if let Some(vector) = self.hw.alloc_vector(cpu) {
-                let at = HostVector { cpu, vector };
-                self.irqs.set(
-                    at,
-                    Binding {
-                        domain: domain.id,
-                        source,
-                    },
-                );
-                return Some(at);
+        let binding = Binding {
+            domain: domain.id,
+            source,
+        };
+        for cpu in (0..count).map(|i| CpuId((near.0 + i) % count)) {
+            if let Some(id) = self.irqs.bind(&self.hw, cpu, binding) {
+                return Some(id);
             }
         }
         hv_hw::guest_log!(
@@ -134,26 +74,34 @@ impl Hypervisor {
         None
     }
 
-    /// Gives a vector back.
-    pub fn unbind_vector(&self, at: HostVector) {
-        self.irqs.clear(at);
-        self.hw.free_vector(at.cpu, at.vector);
+    /// Gives an interrupt's vectors back.
+    pub fn unbind_vector(&self, id: IrqId) {
+        self.irqs.unbind(&self.hw, id);
     }
 
     /// A device interrupt arrived on this pCPU and is in service.
     pub fn device_interrupt(&self, cpu: CpuId, vector: u8) {
-        let Some(binding) = self.irqs.get(HostVector { cpu, vector }) else {
-            self.pcpus[cpu.0 as usize]
-                .stray
-                .fetch_add(1, Ordering::Relaxed);
+        let at = Place { cpu: cpu.0, vector };
+        let shared = &self.pcpus[cpu.0 as usize];
+        let Some(seen) = self.irqs.arrived(at) else {
+            shared.stray.fetch_add(1, Ordering::Relaxed);
             self.hw.eoi();
             return;
         };
-        let domain = self.domain(binding.domain);
-        match binding.source {
-            Source::Msi { guest } => {
+        match seen.arrival {
+            Arrival::First(old) => self.ask_to_clean(old),
+            Arrival::Late => {
+                shared.late.fetch_add(1, Ordering::Relaxed);
+                shared.clean.store(true, Ordering::Relaxed);
+            }
+            Arrival::Settled | Arrival::Elsewhere => {}
+        }
+        let domain = self.domain(seen.binding.domain);
+        match seen.binding.source {
+            Source::Msi { guest, .. } => {
                 self.hw.eoi();
                 if let Some(d) = domain {
+                    self.consider_move(&d, &seen, &guest);
                     self.deliver(&d, None, &guest);
                 }
             }
@@ -164,7 +112,7 @@ impl Hypervisor {
                 }
                 self.hw.eoi();
                 if let Some(d) = domain {
-                    self.line_raised(&d, gsi);
+                    self.line_raised(&d, gsi, &seen);
                 }
             }
         }

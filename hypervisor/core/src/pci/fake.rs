@@ -84,6 +84,10 @@ pub struct FakeHost {
     pub devices: BTreeMap<Bdf, Device>,
     pub memory: BTreeMap<u64, u32>,
     pub bound: BTreeMap<u8, Ipi>,
+    /// Where vectors were moved to.
+    pub moved: BTreeMap<u8, u8>,
+    /// Writes to configuration space: register and value.
+    pub writes: Vec<(u16, u32)>,
     pub vectors_left: usize,
     pub refused: bool,
 }
@@ -114,6 +118,7 @@ impl PciHost for FakeHost {
             register.is_multiple_of(width.bytes() as u16) && register < 4096 && width <= Width::B4
         );
         assert!(u64::from(value) <= width.mask());
+        self.writes.push((register, value));
         if let Some(d) = self.devices.get_mut(&bdf) {
             for (i, v) in value
                 .to_le_bytes()
@@ -150,13 +155,15 @@ impl PciHost for FakeHost {
             None => (0x30..=0xff).find(|v| !self.bound.contains_key(v))?,
         };
         self.bound.insert(v, *guest);
-        Some((
-            v,
-            MsiMessage {
-                address: 0xfee0_0000,
-                data: v.into(),
-            },
-        ))
+        Some((v, self.message(bdf, v)?))
+    }
+    fn message(&mut self, _: Bdf, vector: u8) -> Option<MsiMessage> {
+        assert!(self.bound.contains_key(&vector));
+        let moved = self.moved.get(&vector).copied();
+        Some(MsiMessage {
+            address: 0xfee0_0000 | moved.map_or(0, |cpu| u64::from(cpu) << 12),
+            data: vector.into(),
+        })
     }
     fn unbind(&mut self, vector: u8) {
         assert!(

@@ -32,7 +32,7 @@ pub(super) struct Function<V> {
     sriov: Option<u16>,
 }
 
-impl<V: Copy + Debug> Function<V> {
+impl<V: Copy + Debug + PartialEq> Function<V> {
     /// Looks at a function; `None` if it is absent.
     pub fn probe<H: PciHost<Vector = V>>(bdf: Bdf, host: &mut H) -> Option<Self> {
         if host.config_read(bdf, cfg::VENDOR, Width::B2) == 0xffff {
@@ -158,6 +158,26 @@ impl<V: Copy + Debug> Function<V> {
         if let Some(m) = &mut self.msix {
             m.restore(bdf, host);
         }
+    }
+
+    /// Whether one of its messages has this vector.
+    pub fn owns(&self, vector: V) -> bool {
+        self.msi.as_ref().is_some_and(|m| m.owns(vector))
+            || self
+                .msix
+                .as_ref()
+                .is_some_and(|m| m.slot_of(vector).is_some())
+    }
+
+    /// Writes the message of a vector again; false if no message has it.
+    pub fn readdress<H: PciHost<Vector = V>>(&mut self, bdf: Bdf, vector: V, host: &mut H) -> bool {
+        if let Some(m) = self.msi.as_mut().filter(|m| m.owns(vector)) {
+            m.readdress(bdf, host);
+            return true;
+        }
+        self.msix
+            .as_ref()
+            .is_some_and(|m| m.readdress(vector, host))
     }
 
     /// Gives all vectors back.

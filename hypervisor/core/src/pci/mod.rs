@@ -64,6 +64,8 @@ pub trait PciHost {
         old: Option<Self::Vector>,
         guest: &Ipi,
     ) -> Option<(Self::Vector, MsiMessage)>;
+    /// The message that the device must send for a bound vector, which may have moved. `None` as for [`PciHost::bind`].
+    fn message(&mut self, bdf: Bdf, vector: Self::Vector) -> Option<MsiMessage>;
     /// Gives a vector back.
     fn unbind(&mut self, vector: Self::Vector);
 }
@@ -89,7 +91,7 @@ pub struct VPci<V> {
     unmaps: Vec<Gfn>,
 }
 
-impl<V: Copy + Debug> VPci<V> {
+impl<V: Copy + Debug + PartialEq> VPci<V> {
     /// With these configuration windows. Functions are found as the guest touches them, or by [`VPci::scan`].
     pub fn new(windows: Vec<ConfigWindow>) -> Self {
         Self {
@@ -305,6 +307,17 @@ impl<V: Copy + Debug> VPci<V> {
             f.restore(bdf, host);
         }
         true
+    }
+
+    /// Whether a function has this vector for one of its messages.
+    pub fn owns(&self, bdf: Bdf, vector: V) -> bool {
+        self.functions.get(&bdf).is_some_and(|f| f.owns(vector))
+    }
+
+    /// Tells a function the message of a vector that has moved, if the function may send it; otherwise it is told when the
+    /// guest lets it. False if the function has no such vector.
+    pub fn readdress<H: PciHost<Vector = V>>(&mut self, bdf: Bdf, vector: V, host: &mut H) -> bool {
+        (self.functions.get_mut(&bdf)).is_some_and(|f| f.readdress(bdf, vector, host))
     }
 
     /// Whether a guest page is emulated here: a configuration window, or an MSI-X table in decoded memory.

@@ -3,6 +3,7 @@
 
 use core::fmt::Debug;
 
+use hv_hw::machine::MsiMessage;
 use x86_model::Width;
 use x86_model::msi::{Message, MsiControl};
 use x86_model::pci::Bdf;
@@ -31,7 +32,7 @@ pub(super) fn as_interrupt(address: u64, data: u32) -> Option<Ipi> {
     (!m.mode.has_vector() || m.vector >= 16).then(|| Ipi::from_message(&m))
 }
 
-impl<V: Copy + Debug> Msi<V> {
+impl<V: Copy + Debug + PartialEq> Msi<V> {
     /// Reads the capability and turns it off if firmware left it on.
     pub fn probe<H: PciHost<Vector = V>>(bdf: Bdf, at: u16, host: &mut H) -> Self {
         let caps = MsiControl(host.config_read(bdf, at + 2, Width::B2) as u16);
@@ -128,17 +129,36 @@ impl<V: Copy + Debug> Msi<V> {
             return;
         };
         self.vector = Some(vector);
-        host.config_write(bdf, self.at + 4, Width::B4, message.address as u32);
-        if self.caps.is_64() {
-            host.config_write(bdf, self.at + 8, Width::B4, (message.address >> 32) as u32);
-        }
+        self.write(bdf, message, host);
+        self.switch(bdf, true, host);
+    }
+
+    /// Writes the physical message. The data first: what an enabled device sends in between has the new vector on the old
+    /// CPU, where [`PciHost::message`] has made it known.
+    fn write<H: PciHost<Vector = V>>(&self, bdf: Bdf, message: MsiMessage, host: &mut H) {
         host.config_write(
             bdf,
             self.at + self.caps.data_offset(),
             Width::B2,
             message.data & 0xffff,
         );
-        self.switch(bdf, true, host);
+        if self.caps.is_64() {
+            host.config_write(bdf, self.at + 8, Width::B4, (message.address >> 32) as u32);
+        }
+        host.config_write(bdf, self.at + 4, Width::B4, message.address as u32);
+    }
+
+    pub fn owns(&self, vector: V) -> bool {
+        self.vector == Some(vector)
+    }
+
+    /// The vector has moved.
+    pub fn readdress<H: PciHost<Vector = V>>(&mut self, bdf: Bdf, host: &mut H) {
+        if let Some(message) = self.vector.and_then(|v| host.message(bdf, v)) {
+            self.write(bdf, message, host);
+            // An answer comes after all that the device sent before.
+            host.config_read(bdf, self.at + 4, Width::B4);
+        }
     }
 
     /// Writes the physical enable bit, with one vector allotted.

@@ -33,7 +33,7 @@ pub(super) struct Msix<V> {
     base: Option<u64>,
 }
 
-impl<V: Copy + Debug> Msix<V> {
+impl<V: Copy + Debug + PartialEq> Msix<V> {
     /// Reads the capability and turns it off if firmware left it on. `None` if the table's BAR number is reserved.
     pub fn probe<H: PciHost<Vector = V>>(bdf: Bdf, at: u16, host: &mut H) -> Option<Self> {
         let control = MsixControl(host.config_read(bdf, at + 2, Width::B2) as u16);
@@ -184,15 +184,33 @@ impl<V: Copy + Debug> Msix<V> {
             slot.vector = Some(vector);
             Some(message)
         });
-        let Some(base) = base else { return };
-        // Masked while it changes, so that no torn message is sent.
-        host.mmio_write(Hpa(base + 12), Width::B4, 1);
-        if let Some(MsiMessage { address, data }) = message {
-            host.mmio_write(Hpa(base), Width::B4, address & 0xffff_ffff);
-            host.mmio_write(Hpa(base + 4), Width::B4, address >> 32);
-            host.mmio_write(Hpa(base + 8), Width::B4, data.into());
-            host.mmio_write(Hpa(base + 12), Width::B4, 0);
+        if let Some(base) = base {
+            put(base, message, host);
         }
+    }
+
+    /// The entry with this vector.
+    pub fn slot_of(&self, vector: V) -> Option<usize> {
+        self.slots.iter().position(|s| s.vector == Some(vector))
+    }
+
+    /// A vector has moved: tells the device unless the entry is masked, which it then stays until the guest unmasks it. False
+    /// if no entry has the vector.
+    pub fn readdress<H: PciHost<Vector = V>>(&self, vector: V, host: &mut H) -> bool {
+        let Some(index) = self.slot_of(vector) else {
+            return false;
+        };
+        if let Some(base) = self.base
+            && self.control.enabled()
+            && !self.slots[index].entry.masked()
+            && let Some(message) = host.message(self.bdf, vector)
+        {
+            let base = base + index as u64 * u64::from(MSIX_ENTRY_SIZE);
+            put(base, Some(message), host);
+            // An answer comes after all that the device sent before.
+            host.mmio_read(Hpa(base + 12), Width::B4);
+        }
+        true
     }
 
     /// Brings all entries that are or were in use to the device.
@@ -217,5 +235,16 @@ impl<V: Copy + Debug> Msix<V> {
                 host.unbind(v);
             }
         }
+    }
+}
+
+/// Writes a physical entry, masked while it changes, so that no torn message is sent; without a message it stays masked.
+fn put<H: PciHost>(base: u64, message: Option<MsiMessage>, host: &mut H) {
+    host.mmio_write(Hpa(base + 12), Width::B4, 1);
+    if let Some(MsiMessage { address, data }) = message {
+        host.mmio_write(Hpa(base), Width::B4, address & 0xffff_ffff);
+        host.mmio_write(Hpa(base + 4), Width::B4, address >> 32);
+        host.mmio_write(Hpa(base + 8), Width::B4, data.into());
+        host.mmio_write(Hpa(base + 12), Width::B4, 0);
     }
 }

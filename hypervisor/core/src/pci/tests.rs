@@ -195,6 +195,44 @@ fn msix_is_virtual() {
 }
 
 #[test]
+fn a_moved_message_is_told_in_two_whole_steps() {
+    let (mut p, mut h) = machine();
+    p.write(NIC, 0x54, Width::B4, 0xfee0_4000, &mut h);
+    p.write(NIC, 0x5c, Width::B2, 0x31, &mut h);
+    assert!(!p.owns(NIC, 0x30) && !p.readdress(NIC, 0x30, &mut h));
+    p.write(NIC, 0x52, Width::B2, 1, &mut h);
+    assert!(p.owns(NIC, 0x30) && !p.owns(Bdf::new(9, 0, 0), 0x30));
+    h.moved.insert(0x30, 3);
+    h.writes.clear();
+    assert!(p.readdress(NIC, 0x30, &mut h));
+    // The data, then the half of the address that names the CPU; the enable bit is not touched.
+    let registers: Vec<u16> = h.writes.iter().map(|w| w.0).collect();
+    assert_eq!(registers, [0x5c, 0x58, 0x54]);
+    assert_eq!(h.devices[&NIC].get(0x54, Width::B4), 0xfee0_3000);
+    // The guest sees its own.
+    assert_eq!(p.read(NIC, 0x54, Width::B4, &mut h), 0xfee0_4000);
+}
+
+#[test]
+fn a_moved_entry_is_told_when_the_guest_has_it_unmasked() {
+    let (mut p, mut h) = machine();
+    p.scan(&mut h);
+    p.write(NIC, 0x72, Width::B2, 0x8000, &mut h);
+    entry(&mut p, &mut h, 1, [0xfee0_0000, 0, 0x51, 0]);
+    let dev = |h: &FakeHost| [0, 8, 12].map(|o| h.memory[&(TABLE + 16 + o)]);
+    h.moved.insert(0x30, 2);
+    assert!(p.owns(NIC, 0x30) && p.readdress(NIC, 0x30, &mut h));
+    assert_eq!(dev(&h), [0xfee0_2000, 0x30, 0]);
+    // Masked by the guest: stays as it is, and is told when it is unmasked.
+    entry(&mut p, &mut h, 1, [0xfee0_0000, 0, 0x51, 1]);
+    h.moved.insert(0x30, 5);
+    assert!(p.readdress(NIC, 0x30, &mut h));
+    assert_eq!(dev(&h), [0xfee0_2000, 0x30, 1]);
+    entry(&mut p, &mut h, 1, [0xfee0_0000, 0, 0x51, 0]);
+    assert_eq!(dev(&h), [0xfee0_5000, 0x30, 0]);
+}
+
+#[test]
 fn entries_unmasked_before_enabling_are_bound_then() {
     let (mut p, mut h) = machine();
     p.scan(&mut h);

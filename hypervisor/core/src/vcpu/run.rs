@@ -83,7 +83,7 @@ impl PcpuLocal {
     fn take_interrupts(&mut self, hv: &Hypervisor) {
         for _ in 0..16 {
             match hv.hw.take_interrupt() {
-                None => return,
+                None => break,
                 Some(HostInterrupt::Timer) => {
                     self.armed = NEVER;
                     self.check_clock = true;
@@ -92,6 +92,10 @@ impl PcpuLocal {
                 Some(HostInterrupt::Console) => hv.console_input(),
                 Some(HostInterrupt::Device(vector)) => hv.device_interrupt(self.cpu, vector),
             }
+        }
+        let clean = &hv.pcpus[self.cpu.0 as usize].clean;
+        if clean.load(Ordering::Relaxed) && clean.swap(false, Ordering::SeqCst) {
+            hv.clean_vectors(self.cpu);
         }
     }
 

@@ -53,6 +53,12 @@ pub struct Seen {
     pub eois: usize,
     /// Vectors handed out.
     pub vectors: BTreeSet<(u32, u8)>,
+    /// CPUs that are not online.
+    pub offline: BTreeSet<u32>,
+    /// Vectors that wait on whatever CPU asks.
+    pub waiting: BTreeSet<u8>,
+    /// Remapped messages that were moved.
+    pub moved_messages: Vec<((CpuId, u8), (CpuId, u8))>,
     /// Senders of messages that were asked for.
     pub senders: Vec<MsiSource>,
     /// GSI routes: cpu, vector, mode, masked.
@@ -154,6 +160,30 @@ impl Machine for FakeMachine {
         let v = (0x30..0xe0).find(|&v| !seen.vectors.contains(&(cpu.0, v)))?;
         seen.vectors.insert((cpu.0, v));
         Some(v)
+    }
+    fn is_online(&self, cpu: CpuId) -> bool {
+        cpu.0 < self.cpus && !self.seen().offline.contains(&cpu.0)
+    }
+    fn take_vector(&self, cpu: CpuId, vector: u8) -> bool {
+        self.seen().vectors.insert((cpu.0, vector))
+    }
+    fn shares_vectors(&self, one: CpuId, other: CpuId) -> bool {
+        one == other
+    }
+    fn vector_waits(&self, vector: u8) -> bool {
+        self.seen().waiting.contains(&vector)
+    }
+    fn move_message(&self, from: (CpuId, u8), to: (CpuId, u8)) -> bool {
+        self.seen().moved_messages.push((from, to));
+        true
+    }
+    fn move_gsi(&self, gsi: u32, cpu: CpuId, vector: u8) -> bool {
+        let mut seen = self.seen();
+        let Some(route) = seen.gsis.get_mut(&gsi) else {
+            return false;
+        };
+        (route.0, route.1) = (cpu.0, vector);
+        true
     }
     fn free_vector(&self, cpu: CpuId, vector: u8) {
         self.seen().vectors.remove(&(cpu.0, vector));

@@ -157,6 +157,30 @@ impl Machine for Metal {
     fn alloc_vector(&self, cpu: CpuId) -> Option<u8> {
         vectors::alloc(percpu::of(cpu)?)
     }
+    fn is_online(&self, cpu: CpuId) -> bool {
+        percpu::of(cpu).is_some()
+    }
+    fn take_vector(&self, cpu: CpuId, vector: u8) -> bool {
+        percpu::of(cpu).is_some_and(|cpu| vectors::take(cpu, vector))
+    }
+    fn shares_vectors(&self, one: CpuId, other: CpuId) -> bool {
+        match (percpu::of(one), percpu::of(other)) {
+            (Some(one), Some(other)) => vectors::shared(one, other),
+            _ => false,
+        }
+    }
+    fn vector_waits(&self, vector: u8) -> bool {
+        apic::waits(vector)
+    }
+    fn move_message(&self, from: (CpuId, u8), to: (CpuId, u8)) -> bool {
+        percpu::of(to.0).is_some_and(|target| {
+            let how = apic::target(target, to.1, false);
+            iommu::move_message((from.0.0, from.1), to.0.0, how)
+        })
+    }
+    fn move_gsi(&self, gsi: u32, cpu: CpuId, vector: u8) -> bool {
+        percpu::of(cpu).is_some_and(|target| ioapic::reroute(gsi, target, vector))
+    }
     fn free_vector(&self, cpu: CpuId, vector: u8) {
         // The entry first: nobody may get the vector while a message can still raise it.
         iommu::forget_message(cpu.0, vector);

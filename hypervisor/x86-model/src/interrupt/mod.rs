@@ -4,4 +4,5 @@ pub mod cluster;
 pub mod driver;
 pub mod ipi;
 pub mod mode;
+pub mod moving;
 pub mod vectors;

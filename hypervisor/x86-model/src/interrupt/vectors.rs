@@ -70,10 +70,15 @@ pub fn take<'a, W: Word + 'a>(cpus: impl Iterator<Item = &'a VectorMap<W>> + Clo
         .find(|&vector| take_on_all(cpus.clone(), vector))
 }
 
-fn take_on_all<'a, W: Word + 'a>(
+/// Takes this vector on all CPUs of the set; false, and nothing is taken, if it is in use on one of them or is no device
+/// vector.
+pub fn take_on_all<'a, W: Word + 'a>(
     cpus: impl Iterator<Item = &'a VectorMap<W>> + Clone,
     vector: u8,
 ) -> bool {
+    if !(FIRST..=LAST).contains(&vector) {
+        return false;
+    }
     for (n, map) in cpus.clone().enumerate() {
         if !map.take(vector) {
             cpus.take(n).for_each(|map| map.give(vector));
@@ -111,6 +116,9 @@ mod tests {
         give(one(), 0x41);
         assert_eq!(take(one()), Some(0x41));
         assert_eq!(take::<AtomicU32>([].into_iter()), None);
+        give(one(), 0x42);
+        assert!(take_on_all(one(), 0x42) && !take_on_all(one(), 0x42));
+        assert!(!take_on_all(one(), 0x20));
     }
 
     proptest! {

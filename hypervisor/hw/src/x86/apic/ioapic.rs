@@ -122,6 +122,32 @@ pub fn route(gsi: u32, cpu: &PerCpu, vector: u8, mode: LineMode) -> bool {
     .unwrap_or(false)
 }
 
+/// Makes a routed GSI raise a vector of this CPU, signalled and masked as it is. False as in [`route`].
+pub fn reroute(gsi: u32, cpu: &PerCpu, vector: u8) -> bool {
+    with_pin(gsi, |unit, pin| {
+        let old = unit.low[pin as usize];
+        let mode = LineMode {
+            level: old & apic::RTE_LEVEL as u32 != 0,
+            low: old & apic::RTE_LOW as u32 != 0,
+        };
+        if unit.ours[pin as usize] || !unit.route(pin, cpu, vector, mode, apic::RTE_MASKED) {
+            return false;
+        }
+        if mode.level {
+            // An interrupt of the old vector may be under way to a CPU, whose end of interrupt will not be taken for this
+            // entry's: without one the line would be silent for ever. If the device still asks, it is heard again.
+            unit.end(pin);
+        }
+        if old & apic::RTE_MASKED as u32 == 0 {
+            let open = unit.low[pin as usize] & !(apic::RTE_MASKED as u32);
+            unit.low[pin as usize] = open;
+            unit.registers.write(io::REDIRECTION + 2 * pin, open);
+        }
+        true
+    })
+    .unwrap_or(false)
+}
+
 /// Routes a GSI to one of the hypervisor's own vectors and keeps it from all domains, unmasked. False as in [`route`].
 pub fn claim(gsi: u32, cpu: &PerCpu, vector: u8, mode: LineMode) -> bool {
     with_pin(gsi, |unit, pin| {

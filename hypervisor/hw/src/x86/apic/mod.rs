@@ -250,6 +250,15 @@ pub(super) fn eoi() {
     write(reg::EOI, 0);
 }
 
+/// Whether this vector is requested on this CPU, in service, or taken by a stub and not dealt with yet.
+pub(super) fn waits(vector: u8) -> bool {
+    let (word, bit) = apic::vector_bit(vector);
+    percpu::this().recorded() == Some(vector)
+        || [reg::IRR, reg::ISR]
+            .iter()
+            .any(|first| read(first + 16 * word as u32) & bit != 0)
+}
+
 /// Accounts for a vector that nobody asked for, and acknowledges it if the APIC has it in service.
 pub(super) fn unexpected(vector: u8) {
     percpu::this().spurious.fetch_add(1, Ordering::Relaxed);

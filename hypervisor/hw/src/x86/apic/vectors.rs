@@ -38,6 +38,19 @@ pub fn alloc(cpu: &PerCpu) -> Option<u8> {
     vectors::take(scope(cpu))
 }
 
+/// Reserves this vector, as [`alloc`] does. False if it is not free.
+pub fn take(cpu: &PerCpu, vector: u8) -> bool {
+    vectors::take_on_all(scope(cpu), vector)
+}
+
+/// Whether the vectors of one CPU are the other's as well.
+pub fn shared(one: &PerCpu, other: &PerCpu) -> bool {
+    let target = super::send::as_target;
+    super::driver()
+        .external
+        .shares_vectors(target(one), target(other))
+}
+
 /// Gives a vector back. One that is no device vector is ignored.
 pub fn free(cpu: &PerCpu, vector: u8) {
     vectors::give(scope(cpu), vector);

@@ -170,6 +170,14 @@ impl PerCpu {
         Some(vector as u8)
     }
 
+    /// The vector that a stub recorded, left there.
+    pub(in crate::x86) fn recorded(&self) -> Option<u8> {
+        match self.vector.load(Ordering::Relaxed) {
+            0 => None,
+            vector => Some(vector as u8),
+        }
+    }
+
     /// Whether a recorded vector waits.
     #[inline(always)]
     pub(in crate::x86) fn has_vector(&self) -> bool {

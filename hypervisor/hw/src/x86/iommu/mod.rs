@@ -248,6 +248,23 @@ pub fn message(source: &MsiSource, cpu: u32, target: Target) -> Option<MsiMessag
     })
 }
 
+/// Makes the entry of a message to one CPU number and vector lead to `target`, a vector of CPU number `cpu`, in one write.
+/// False if there is no such entry, or it could not be written and is given back.
+pub fn move_message(from: (u32, u8), cpu: u32, target: Target) -> bool {
+    let mut state = STATE.lock();
+    let Some(state) = state.as_mut() else {
+        return false;
+    };
+    let Some(old) = state.messages.remove(&from) else {
+        return false;
+    };
+    let Some(route) = state.route(Some(old), old.sender, target, false) else {
+        return false;
+    };
+    state.messages.insert((cpu, target.vector), route);
+    true
+}
+
 /// Gives the entry of a message's vector back, if it has one.
 pub fn forget_message(cpu: u32, vector: u8) {
     if !active() {
