@@ -1,10 +1,13 @@
 //! The sub-commands of the program.
 
+use crate::backend::linux::Linux;
+use crate::backend::script;
 use crate::service;
+use xen_sys::xenstore::Client;
 
 /// Their names.
 pub fn names() -> Vec<&'static str> {
-    service::names().collect()
+    service::names().chain(script::NAMES).collect()
 }
 
 /// Whether there is a sub-command of that name.
@@ -17,5 +20,11 @@ pub fn is_command(name: &str) -> bool {
 /// # Errors
 /// One line that says what went wrong.
 pub fn run(command: &str, args: &[String]) -> Result<(), String> {
-    service::run(command, args)
+    if !script::NAMES.contains(&command) {
+        return service::run(command, args);
+    }
+    let path = std::env::var("XENBUS_PATH").ok();
+    let mut store = Client::open().map_err(|e| e.to_string())?;
+    let mut system = Linux::open().map_err(|e| e.to_string())?;
+    script::run(command, args, path.as_deref(), &mut store, &mut system)
 }

@@ -1,6 +1,6 @@
 //! Starting a service: in the foreground, or in the background once it is ready.
 
-use crate::{consoled, xenstored};
+use crate::{backend, consoled, xenstored};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixDatagram;
@@ -33,7 +33,11 @@ struct Service {
 }
 
 /// The sub-commands that are services, and what reads their command lines.
-const SERVICES: &[(&str, Parse)] = &[("xenstored", store), ("xenconsoled", consoles)];
+const SERVICES: &[(&str, Parse)] = &[
+    ("xenstored", store),
+    ("xenconsoled", consoles),
+    ("devd", devices),
+];
 
 fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(Into::into)
@@ -54,6 +58,15 @@ fn consoles(args: &[String]) -> Result<Service, String> {
         foreground: options.foreground,
         log: None,
         body: Box::new(|say, ready| consoled::daemon::run(options, say, ready)),
+    })
+}
+
+fn devices(args: &[String]) -> Result<Service, String> {
+    let options = backend::options::Options::parse(args)?;
+    Ok(Service {
+        foreground: options.foreground,
+        log: None,
+        body: Box::new(|say, ready| backend::daemon::run(options, say, ready)),
     })
 }
 
