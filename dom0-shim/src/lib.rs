@@ -5,6 +5,7 @@ pub mod backend;
 mod cli;
 pub mod commands;
 pub mod consoled;
+pub mod init;
 mod service;
 pub mod shared;
 mod signals;

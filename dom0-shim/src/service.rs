@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// Set for the process in the background: it says on its standard output when it is ready.
 const BACKGROUND: &str = "DOM0_SHIM_BACKGROUND";
@@ -125,6 +125,14 @@ fn open_log(path: &Path) -> io::Result<File> {
 
 /// Starts this program again in the background and returns once it is ready.
 fn behind(command: &str, args: &[String]) -> Result<(), String> {
+    spawn(command, args).map(drop)
+}
+
+/// Starts a service as a process of its own and returns once it is ready.
+///
+/// # Errors
+/// One line that says why it does not start.
+pub fn spawn(command: &str, args: &[String]) -> Result<Child, String> {
     let mut child = Command::new("/proc/self/exe")
         .arg0(command)
         .args(args)
@@ -132,14 +140,14 @@ fn behind(command: &str, args: &[String]) -> Result<(), String> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|e| format!("cannot start in the background: {e}"))?;
+        .map_err(|e| format!("{command}: cannot start in the background: {e}"))?;
     let output = child
         .stdout
         .take()
         .ok_or("cannot hear from the process in the background")?;
     for line in BufReader::new(output).lines() {
         match line {
-            Ok(line) if line == READY => return Ok(()),
+            Ok(line) if line == READY => return Ok(child),
             // The process number, if that was asked for.
             Ok(line) => println!("{line}"),
             Err(error) => {
@@ -151,7 +159,7 @@ fn behind(command: &str, args: &[String]) -> Result<(), String> {
     }
     // It has said why.
     let status = child.wait().map_err(|e| e.to_string())?;
-    Err(format!("did not start: {status}"))
+    Err(format!("{command} did not start: {status}"))
 }
 
 /// Tells a service manager that asked for it (`sd_notify`).

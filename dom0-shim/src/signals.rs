@@ -12,6 +12,12 @@ pub enum Signal {
     End,
     /// Begin the logs anew (SIGHUP).
     Reopen,
+    /// A child ended (SIGCHLD).
+    Child,
+    /// Asked of process 1: power off (SIGUSR2).
+    PowerOff,
+    /// Asked of process 1: halt (SIGUSR1).
+    Halt,
 }
 
 impl Signal {
@@ -19,6 +25,9 @@ impl Signal {
         match self {
             Signal::End => &[number::SIGTERM, number::SIGINT],
             Signal::Reopen => &[number::SIGHUP],
+            Signal::Child => &[number::SIGCHLD],
+            Signal::PowerOff => &[number::SIGUSR2],
+            Signal::Halt => &[number::SIGUSR1],
         }
     }
 }
