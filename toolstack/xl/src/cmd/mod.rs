@@ -6,10 +6,15 @@
 
 pub mod args;
 pub mod context;
+mod details;
 pub mod domain_arg;
 pub mod failure;
+#[cfg(test)]
+mod fixture;
 mod help;
+pub mod host;
 mod later;
+mod list;
 pub mod output;
 
 pub use args::{Args, Opt};
@@ -37,7 +42,7 @@ pub struct Command {
 }
 
 /// All commands, by family.
-pub const FAMILIES: &[&[Command]] = &[later::ROWS];
+pub const FAMILIES: &[&[Command]] = &[list::ROWS, later::ROWS];
 
 /// All commands.
 pub fn commands() -> impl Iterator<Item = &'static Command> {

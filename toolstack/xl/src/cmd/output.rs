@@ -10,6 +10,17 @@ use std::io::{ErrorKind, Write};
 /// # Errors
 /// If it cannot be written.
 pub fn print(text: &str) -> Outcome {
+    #[cfg(test)]
+    return {
+        CAPTURED.with_borrow_mut(|c| c.push_str(text));
+        Ok(())
+    };
+    #[cfg(not(test))]
+    write(text)
+}
+
+#[cfg_attr(test, allow(dead_code))]
+fn write(text: &str) -> Outcome {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
@@ -35,4 +46,15 @@ pub fn to_json(value: &impl Serialize) -> super::failure::Result<String> {
     value.serialize(&mut Serializer::with_formatter(&mut bytes, formatter))?;
     bytes.push(b'\n');
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+thread_local! {
+    static CAPTURED: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
+}
+
+/// What this thread's commands have printed since the last call.
+#[cfg(test)]
+pub fn captured() -> String {
+    CAPTURED.take()
 }
