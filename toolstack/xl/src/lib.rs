@@ -5,3 +5,4 @@
 #![forbid(unsafe_code)]
 
 pub mod cmd;
+pub mod cpu_range;

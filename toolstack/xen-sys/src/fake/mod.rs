@@ -215,6 +215,12 @@ impl Hypercalls for Fake {
                 let operation = call.operation.ok_or_else(|| error(Errno::EINVAL))?;
                 machine.xen_version(operation, call.argument)
             }
+            nr::MEMORY_OP if call.operation == Some(xen_abi::memory::op::SET_POD_TARGET) => {
+                let own: xen_abi::memory::PodTarget = read(call.argument)?;
+                let (pages, domid) = (own.target_pages, own.domid);
+                machine.log.push(format!("pod target {pages} of {domid}"));
+                Ok(0)
+            }
             nr::MEMORY_OP => {
                 let (freed, shared) = machine.sharing.ok_or_else(|| error(Errno::ENOSYS))?;
                 let freed_asked =

@@ -3,8 +3,9 @@
 use super::{Xen, is};
 use crate::hypercalls::Call;
 use std::io;
-use xen_abi::memory::op;
-use xen_abi::{Errno, hypercall::nr};
+use xen_abi::memory::{PodTarget, op};
+use xen_abi::{DomId, Errno, hypercall::nr};
+use zerocopy::IntoBytes;
 
 impl Xen {
     /// Pages that sharing between domains has freed; 0 on a hypervisor without sharing.
@@ -21,6 +22,26 @@ impl Xen {
     /// The hypervisor's.
     pub fn sharing_used_pages(&self) -> io::Result<u64> {
         self.sharing_counter(op::GET_SHARING_SHARED_PAGES)
+    }
+
+    /// Says how many pages of a domain that began with less than its limit shall be populated on demand at most.
+    ///
+    /// # Errors
+    /// The hypervisor's: `EINVAL` for a PV domain.
+    pub fn set_pod_target(&self, domid: DomId, pages: u64) -> io::Result<()> {
+        let mut own = PodTarget {
+            target_pages: pages,
+            domid,
+            ..PodTarget::default()
+        };
+        self.calls
+            .call(&mut Call {
+                number: nr::MEMORY_OP,
+                operation: Some(op::SET_POD_TARGET),
+                argument: own.as_mut_bytes(),
+                slots: &mut [],
+            })
+            .map(drop)
     }
 
     fn sharing_counter(&self, operation: u32) -> io::Result<u64> {

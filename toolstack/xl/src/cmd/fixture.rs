@@ -24,7 +24,9 @@ pub struct Current {
     pub store: FakeStore,
 }
 
-struct Shared(Rc<Box<dyn Hypercalls>>);
+type Calls = Rc<Box<dyn Hypercalls>>;
+
+struct Shared(Calls);
 
 impl Hypercalls for Shared {
     fn call(&self, call: &mut Call<'_, '_>) -> std::io::Result<u64> {
@@ -33,7 +35,7 @@ impl Hypercalls for Shared {
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<(Rc<Box<dyn Hypercalls>>, FakeStore)>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<(Calls, FakeStore)>> = const { RefCell::new(None) };
 }
 
 /// The fixture of this thread.

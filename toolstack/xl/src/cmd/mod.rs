@@ -13,9 +13,15 @@ pub mod failure;
 mod fixture;
 mod help;
 pub mod host;
+mod info;
 mod later;
 mod list;
+mod memory;
+mod names;
 pub mod output;
+mod poke;
+mod pool;
+mod vcpu;
 
 pub use args::{Args, Opt};
 pub use context::Context;
@@ -42,7 +48,16 @@ pub struct Command {
 }
 
 /// All commands, by family.
-pub const FAMILIES: &[&[Command]] = &[list::ROWS, later::ROWS];
+pub const FAMILIES: &[&[Command]] = &[
+    info::ROWS,
+    list::ROWS,
+    memory::ROWS,
+    names::ROWS,
+    poke::ROWS,
+    pool::ROWS,
+    vcpu::ROWS,
+    later::ROWS,
+];
 
 /// All commands.
 pub fn commands() -> impl Iterator<Item = &'static Command> {
