@@ -10,14 +10,18 @@ const MATRIX: &[(&str, &[&str])] = &[
     ("x86-model", &["xen-abi"]),
     // Their build scripts get the build's choices from `kconfig`.
     ("hv-hw", &["xen-abi", "x86-model", "kconfig"]),
-    ("hv-core", &["xen-abi", "x86-model", "hv-hw", "kconfig"]),
+    ("kernel-image", &[]),
+    (
+        "hv-core",
+        &["xen-abi", "x86-model", "kernel-image", "hv-hw", "kconfig"],
+    ),
     (
         "hv-image",
         &["xen-abi", "x86-model", "hv-hw", "hv-core", "kconfig"],
     ),
     ("kconfig", &[]),
     ("xen-sys", &["xen-abi"]),
-    ("xl", &["xen-sys", "xen-abi", "x86-model"]),
+    ("xl", &["xen-sys", "xen-abi", "x86-model", "kernel-image"]),
     ("xenstore-tools", &["xen-sys", "xen-abi"]),
     ("dom0-shim", &["xen-sys", "xen-abi"]),
     ("abi-check", &["xen-abi"]),

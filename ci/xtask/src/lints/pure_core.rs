@@ -22,6 +22,7 @@ pub fn check(files: &[Source]) -> Vec<String> {
         &[
             "hypervisor/core/src/",
             "hypervisor/x86-model/src/",
+            "hypervisor/kernel-image/src/",
             "xen-abi/src/",
         ],
     ) {

@@ -112,6 +112,9 @@ impl<'a> Dom0Plan<'a> {
     pub fn with_kernel(input: &Input<'a>, mut elf: Cow<'a, [u8]>) -> Result<Self, Dom0Error> {
         let kernel_error = Dom0Error::Kernel;
         let kernel = Kernel::parse(&elf).map_err(kernel_error)?;
+        if !kernel.can_be_dom0() {
+            return Err(Dom0Error::NotDom0);
+        }
         if cfg!(CONFIG_VERBOSE_DEBUG) {
             for part in kernel.describe() {
                 hv_hw::debug!("dom0 kernel: {part}");

@@ -5,13 +5,12 @@
 
 pub mod acpi;
 pub mod build;
-pub mod bzimage;
-pub mod decompress;
-pub mod elf;
 mod error;
 pub mod memory;
 pub mod place;
 pub mod start;
 pub mod start_info;
 
-pub use error::{Dom0Error, KernelError};
+pub use error::Dom0Error;
+
+use kernel_image::{KernelError, bzimage, elf};

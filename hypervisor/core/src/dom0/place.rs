@@ -10,9 +10,9 @@ mod tests;
 use hv_hw::bootinfo::memmap::Range;
 use x86_model::PAGE_SIZE;
 
+use super::Dom0Error;
 use super::elf::Kernel;
 use super::memory::Dom0Memory;
-use super::{Dom0Error, KernelError};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -52,7 +52,7 @@ impl Placement {
     /// Finds a place for everything.
     pub fn find(request: &Request<'_>) -> Result<Self, Dom0Error> {
         let memory = request.memory;
-        let kernel = place_kernel(memory, request.kernel).map_err(Dom0Error::Kernel)?;
+        let kernel = place_kernel(memory, request.kernel)?;
         let source = request.initrd.filter(|r| !r.is_empty());
         let stays = source.filter(|&r| {
             let pages = Range::pages(r.start, r.len());
@@ -106,7 +106,7 @@ impl Placement {
 }
 
 /// The kernel's range: as linked if all segments find RAM there, else moved.
-fn place_kernel(memory: &Dom0Memory, kernel: &Kernel) -> Result<Range, KernelError> {
+fn place_kernel(memory: &Dom0Memory, kernel: &Kernel) -> Result<Range, Dom0Error> {
     let linked = Range {
         start: kernel.start,
         end: kernel.end,
@@ -118,7 +118,7 @@ fn place_kernel(memory: &Dom0Memory, kernel: &Kernel) -> Result<Range, KernelErr
     if fits {
         return Ok(linked);
     }
-    let refused = KernelError::NoRoom {
+    let refused = Dom0Error::NoRoom {
         start: kernel.start,
         end: kernel.end,
         movable: kernel.relocation.is_some(),

@@ -4,13 +4,11 @@ use proptest::prelude::*;
 use std::vec::Vec;
 
 use hv_hw::bootinfo::memmap::Region;
+use kernel_image::samples::{Builder, lz4, note, sample, wrap};
 use x86_model::Gpr;
 
 use super::*;
 use crate::dom0::acpi::tests::{host_madt, read_back, table};
-use crate::dom0::bzimage::tests::wrap;
-use crate::dom0::decompress::tests::{lz4, sample};
-use crate::dom0::elf::tests::{Builder, note};
 use crate::dom0::start_info::tests::{Read, read};
 
 const MIB: u64 = 1 << 20;

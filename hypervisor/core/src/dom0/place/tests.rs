@@ -31,6 +31,7 @@ fn memory(ram: &[(u64, u64)]) -> Dom0Memory {
 
 fn kernel(parts: &[(u64, u64)], relocation: Option<Relocation>) -> Kernel {
     Kernel {
+        features: None,
         segments: parts
             .iter()
             .map(|&(paddr, end)| Segment {

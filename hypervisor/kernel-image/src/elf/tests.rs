@@ -4,99 +4,7 @@ use proptest::prelude::*;
 use std::vec::Vec;
 
 use super::*;
-
-/// A kernel to be written as a file.
-#[derive(Clone)]
-pub(crate) struct Builder {
-    /// (paddr, file bytes, memsz).
-    pub(crate) loads: Vec<(u64, Vec<u8>, u64)>,
-    pub(crate) notes: Vec<u8>,
-    pub(crate) note_align: u64,
-    /// Put the notes in a section instead of a segment.
-    pub(crate) note_section: bool,
-}
-
-impl Builder {
-    /// One segment at 16 MiB and an entry in it.
-    pub(crate) fn small() -> Self {
-        Self {
-            loads: vec![(16 << 20, b"code".to_vec(), 0x3000)],
-            notes: note(b"Xen\0", 18, &0x100_0002_u64.to_le_bytes(), 4),
-            note_align: 4,
-            note_section: false,
-        }
-    }
-
-    pub(crate) fn with_notes(notes: &[Vec<u8>]) -> Self {
-        Self {
-            notes: notes.concat(),
-            ..Self::small()
-        }
-    }
-
-    pub(crate) fn build(&self) -> Vec<u8> {
-        let phnum = self.loads.len() + usize::from(!self.note_section);
-        let mut data = Vec::new();
-        let base = 64 + 56 * phnum + 64;
-        let mut headers = Vec::new();
-        for (paddr, bytes, memsz) in &self.loads {
-            let at = base + data.len();
-            headers.extend(phdr(1, at, *paddr, bytes.len(), *memsz, 0x20_0000));
-            data.extend_from_slice(bytes);
-        }
-        let notes_at = base + data.len();
-        let len = self.notes.len();
-        data.extend_from_slice(&self.notes);
-        let mut section = vec![0; 64];
-        if self.note_section {
-            section[4..8].copy_from_slice(&7_u32.to_le_bytes());
-            section[24..32].copy_from_slice(&(notes_at as u64).to_le_bytes());
-            section[32..40].copy_from_slice(&(len as u64).to_le_bytes());
-            section[48..56].copy_from_slice(&self.note_align.to_le_bytes());
-        } else {
-            headers.extend(phdr(4, notes_at, 0, len, len as u64, self.note_align));
-        }
-        let mut file = b"\x7fELF\x02\x01\x01".to_vec();
-        file.resize(16, 0);
-        for half in [2_u16, 62] {
-            file.extend(half.to_le_bytes());
-        }
-        file.extend(1_u32.to_le_bytes());
-        let shoff = if self.note_section { base - 64 } else { 0 };
-        for word in [0, 64, shoff as u64] {
-            file.extend(word.to_le_bytes());
-        }
-        file.extend(0_u32.to_le_bytes());
-        for half in [64, 56, phnum, 64, usize::from(self.note_section), 0] {
-            file.extend((half as u16).to_le_bytes());
-        }
-        file.extend(headers);
-        file.extend(section);
-        file.extend(data);
-        file
-    }
-}
-
-fn phdr(kind: u32, offset: usize, paddr: u64, filesz: usize, memsz: u64, align: u64) -> Vec<u8> {
-    let mut out = kind.to_le_bytes().to_vec();
-    out.extend(7_u32.to_le_bytes());
-    for word in [offset as u64, paddr, paddr, filesz as u64, memsz, align] {
-        out.extend(word.to_le_bytes());
-    }
-    out
-}
-
-pub(crate) fn note(owner: &[u8], kind: u32, desc: &[u8], align: usize) -> Vec<u8> {
-    let mut out = Vec::new();
-    for word in [owner.len() as u32, desc.len() as u32, kind] {
-        out.extend(word.to_le_bytes());
-    }
-    out.extend_from_slice(owner);
-    out.resize(out.len().next_multiple_of(align), 0);
-    out.extend_from_slice(desc);
-    out.resize(out.len().next_multiple_of(align), 0);
-    out
-}
+use crate::samples::{Builder, note};
 
 fn xen(kind: u32, desc: &[u8]) -> Vec<u8> {
     note(b"Xen\0", kind, desc, 4)
@@ -175,10 +83,7 @@ fn foreign_files_are_refused_with_a_reason() {
     file[4] = 1;
     file[28..52].fill(0);
     let text = std::format!("{}", Kernel::parse(&file).unwrap_err());
-    assert_eq!(
-        text,
-        "dom0 kernel: 32-bit ELF file: a 64-bit x86 Linux kernel is needed"
-    );
+    assert_eq!(text, "32-bit ELF file: a 64-bit x86 Linux kernel is needed");
     for cut in 0..good.len() {
         assert!(Kernel::parse(&good[..cut]).is_err(), "cut to {cut}");
     }
@@ -248,9 +153,11 @@ fn pv_notes_beside_a_pvh_entry_do_not_matter() {
         xen(17, &0x8801_u32.to_le_bytes()),
         entry(0x100_0000),
     ]);
-    assert!(parse(&b).is_ok());
-    let b = Builder::with_notes(&[xen(17, &0x8001_u32.to_le_bytes()), entry(0x100_0000)]);
-    assert_eq!(parse(&b), Err(KernelError::NotDom0));
+    let features = |b: &Builder| parse(b).map(|k| (k.can_be_dom0(), k.takes_rsdp_anywhere()));
+    assert_eq!(features(&b), Ok((true, false)));
+    let b = Builder::with_notes(&[xen(17, &0x2_8001_u32.to_le_bytes()), entry(0x100_0000)]);
+    assert_eq!(features(&b), Ok((false, true)));
+    assert_eq!(features(&Builder::small()), Ok((true, false)));
 }
 
 #[test]
@@ -348,7 +255,7 @@ fn relocation_notes_of_every_length() {
 }
 
 proptest! {
-    #![proptest_config(crate::testing::cases(3000))]
+    #![proptest_config(crate::cases(3000))]
 
     /// Good files with a few bytes changed reach every check.
     #[test]

@@ -1,6 +1,6 @@
 //! Notes of owner "Xen" (numbers and meaning: Xen's public `elfnote.h`).
 
-use crate::dom0::KernelError;
+use crate::KernelError;
 
 const FEATURES_SUPPORTED: u32 = 17;
 const PHYS32_ENTRY: u32 = 18;

@@ -14,7 +14,7 @@ mod zstd;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::KernelError;
+use crate::KernelError;
 
 /// Largest unpacked kernel that is accepted, in bytes. Distribution kernels are near 64 MiB.
 pub const MAX_UNPACKED: u64 = 1 << 30;

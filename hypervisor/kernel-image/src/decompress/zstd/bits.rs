@@ -1,6 +1,6 @@
 //! Bits read from the end of a stream backwards, as entropy-coded parts of zstd are.
 
-use crate::dom0::decompress::Failure;
+use crate::decompress::Failure;
 
 /// Bits that a [`Backward::fill`] makes available, unless the stream has fewer left.
 pub const FILLED: u32 = 57;

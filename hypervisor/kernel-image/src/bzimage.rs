@@ -3,8 +3,8 @@
 
 use alloc::borrow::Cow;
 
-use super::KernelError;
-use super::decompress::{self, Format};
+use crate::KernelError;
+use crate::decompress::{self, Format};
 
 const SETUP_SECTS: usize = 0x1f1;
 const MAGIC: usize = 0x202;
@@ -109,21 +109,9 @@ fn bytes<const N: usize>(file: &[u8], at: usize) -> Result<[u8; N], KernelError>
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// Wraps a payload (with its size word) into a minimal bzImage.
-    pub(crate) fn wrap(payload: &[u8]) -> Vec<u8> {
-        let mut file = vec![0u8; 2 * 512 + 0x2c];
-        file[SETUP_SECTS] = 1;
-        file[MAGIC..MAGIC + 4].copy_from_slice(b"HdrS");
-        file[VERSION..VERSION + 2].copy_from_slice(&0x020f_u16.to_le_bytes());
-        file[PAYLOAD_OFFSET..PAYLOAD_OFFSET + 4].copy_from_slice(&0x2c_u32.to_le_bytes());
-        let len = u32::try_from(payload.len()).unwrap();
-        file[PAYLOAD_LENGTH..PAYLOAD_LENGTH + 4].copy_from_slice(&len.to_le_bytes());
-        file.extend_from_slice(payload);
-        file
-    }
+    use crate::samples::wrap;
 
     #[test]
     fn plain_elf_is_borrowed_bare_or_wrapped() {
@@ -189,7 +177,7 @@ pub(crate) mod tests {
     }
 
     proptest::proptest! {
-        #![proptest_config(crate::testing::cases(2000))]
+        #![proptest_config(crate::cases(2000))]
 
         /// Whatever the header says, parsing ends in an image whose payload lies in the file, or in an error.
         #[test]

@@ -1,6 +1,6 @@
 //! Huffman-coded literals (RFC 8878, 4.2).
 
-use crate::dom0::decompress::Failure;
+use crate::decompress::Failure;
 
 use super::bits::Backward;
 use super::fse::Table;

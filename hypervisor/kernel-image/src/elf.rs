@@ -17,7 +17,7 @@ use elf::abi::{EM_X86_64, ET_DYN, ET_EXEC, PT_LOAD, PT_NOTE, SHT_NOTE};
 use elf::endian::LittleEndian;
 use elf::file::Class;
 
-use super::KernelError;
+use crate::KernelError;
 
 pub use notes::Relocation;
 
@@ -25,8 +25,10 @@ pub use notes::Relocation;
 const DEFAULT_ALIGN: u64 = 2 << 20;
 /// The kernel starts without paging, in 32-bit mode.
 const LIMIT: u64 = 1 << 32;
-/// Bit of the SUPPORTED_FEATURES note: can be dom0.
+/// Bit of [`Kernel::features`]: can be dom0.
 const FEATURE_DOM0: u32 = 1 << 11;
+/// Bit of [`Kernel::features`]: takes the ACPI root pointer wherever it is (Linux 4.17 and later).
+const FEATURE_RSDP: u32 = 1 << 17;
 
 /// A part of the kernel in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +54,8 @@ pub struct Kernel {
     pub end: u64,
     /// Where else it may go, by a multiple of what; `None`: nowhere.
     pub relocation: Option<Relocation>,
+    /// Bits of its SUPPORTED_FEATURES note, if it has one.
+    pub features: Option<u32>,
 }
 
 impl Kernel {
@@ -70,6 +74,16 @@ impl Kernel {
             .collect();
         lines.push(format!("PVH entry at {:#x}", self.entry));
         lines
+    }
+
+    /// Whether it can be dom0: it says so, or says nothing.
+    pub fn can_be_dom0(&self) -> bool {
+        self.features.is_none_or(|bits| bits & FEATURE_DOM0 != 0)
+    }
+
+    /// Whether it says that it finds the ACPI root pointer anywhere.
+    pub fn takes_rsdp_anywhere(&self) -> bool {
+        self.features.is_some_and(|bits| bits & FEATURE_RSDP != 0)
     }
 
     /// Reads an ELF file.
@@ -157,9 +171,6 @@ impl Kernel {
         {
             return Err(KernelError::EntryOutside(entry));
         }
-        if found.features.is_some_and(|bits| bits & FEATURE_DOM0 == 0) {
-            return Err(KernelError::NotDom0);
-        }
         let relocation = found.relocation.map(|mut r| {
             if r.align == 0 {
                 let usable = align.is_power_of_two() && (4096..LIMIT).contains(&align);
@@ -173,6 +184,7 @@ impl Kernel {
             start,
             end,
             relocation,
+            features: found.features,
         })
     }
 }

@@ -7,32 +7,7 @@ use lzma_rust2::{CheckType, FilterType, LzmaOptions, LzmaWriter, Write, XzOption
 
 use super::crc32::crc32;
 use super::*;
-
-/// Data with the marks of a kernel: calls with relative targets, runs, text, noise.
-pub(crate) fn sample(len: usize) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut seed = 1u64;
-    while out.len() < len {
-        seed = (seed * 1_103_515_245 + 12345) & 0x7fff_ffff;
-        let r = seed >> 16;
-        let byte = (r >> 2) as u8;
-        match r & 3 {
-            0 => {
-                out.push(0xe8);
-                out.extend_from_slice(&((seed >> 3) as u16).to_le_bytes());
-                out.extend_from_slice(&[0, 0]);
-            }
-            1 => {
-                let count = 1 + (r >> 10 & 15) * (1 + (r >> 4 & 7) * 3);
-                out.resize(out.len() + count as usize, byte);
-            }
-            2 => out.extend_from_slice(b"kernel text "),
-            _ => out.extend_from_slice(&[byte, (r >> 7) as u8]),
-        }
-    }
-    out.truncate(len);
-    out
-}
+use crate::samples::{lz4, sample};
 
 /// As the kernel's build does it: x86 filter, CRC32, one block.
 pub(crate) fn xz(data: &[u8]) -> Vec<u8> {
@@ -58,16 +33,6 @@ fn gzip(data: &[u8]) -> Vec<u8> {
     out.extend(miniz_oxide::deflate::compress_to_vec(data, 6));
     out.extend(crc32(data).to_le_bytes());
     out.extend((data.len() as u32).to_le_bytes());
-    out
-}
-
-pub(crate) fn lz4(data: &[u8]) -> Vec<u8> {
-    let mut out = vec![0x02, 0x21, 0x4c, 0x18];
-    for block in data.chunks(8 << 20) {
-        let packed = lz4_flex::block::compress(block);
-        out.extend((packed.len() as u32).to_le_bytes());
-        out.extend(packed);
-    }
     out
 }
 
@@ -213,10 +178,7 @@ fn flipped_bits_never_panic_and_checked_formats_notice() {
 fn messages_are_one_line() {
     let error = decompress(Format::Xz, &xz(b"abc")[..20], 3).unwrap_err();
     let text = std::format!("{error}");
-    assert!(
-        text.starts_with("dom0 kernel: corrupt xz payload ("),
-        "{text}"
-    );
+    assert!(text.starts_with("corrupt xz payload ("), "{text}");
     assert!(!text.contains('\n'));
 }
 
@@ -235,7 +197,7 @@ fn data() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(crate::testing::cases(150))]
+    #![proptest_config(crate::cases(150))]
 
     #[test]
     fn xz_and_lzma_agree_with_the_encoder(data in data(), preset in 0u32..7, branch: bool, lc in 0u32..5, lp in 0u32..5, pb in 0u32..5) {
@@ -280,14 +242,14 @@ proptest! {
         if let Ok(out) = decompress(format, &stream, size) {
             prop_assert_eq!(out.len() as u64, size);
         }
-        let mut file = crate::dom0::bzimage::tests::wrap(&stream);
+        let mut file = crate::samples::wrap(&stream);
         let len = file.len();
         for (at, byte) in tail.iter().enumerate().take(4) {
             file[(at * 97 + usize::from(*byte) * 5) % len] = *byte;
         }
         // Sizes up to the limit are fine but slow: unpack only small ones.
-        match crate::dom0::bzimage::Image::parse(&file) {
-            Ok(crate::dom0::bzimage::Image::Compressed { unpacked, .. }) if unpacked > 1 << 20 => {}
+        match crate::bzimage::Image::parse(&file) {
+            Ok(crate::bzimage::Image::Compressed { unpacked, .. }) if unpacked > 1 << 20 => {}
             Ok(image) => drop(image.unpack()),
             Err(error) => {
                 let text = std::format!("{error}");

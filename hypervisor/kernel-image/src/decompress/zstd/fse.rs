@@ -1,6 +1,6 @@
 //! Finite state entropy: the description of a distribution, and the decoding table made from it (RFC 8878, 4.1).
 
-use crate::dom0::decompress::Failure;
+use crate::decompress::Failure;
 
 use super::bits::Backward;
 
