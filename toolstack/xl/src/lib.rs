@@ -4,5 +4,6 @@
 //! goes through `xen-sys`.
 #![forbid(unsafe_code)]
 
+pub mod cfg;
 pub mod cmd;
 pub mod cpu_range;
