@@ -339,7 +339,7 @@ fn soup() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(cases(2000))]
+    #![proptest_config(cases(200))]
 
     /// Whatever is in the file, the answer is a config or an error with a place in it.
     #[test]
