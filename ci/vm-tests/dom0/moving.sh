@@ -58,7 +58,9 @@ kill -INT "$(cat /tmp/ping.pid)"
 wait_for 20 test -s /tmp/moves || fail "the mover does not end"
 wait_for 20 grep -q 'packet loss' /tmp/ping || fail "ping does not end"
 grep transmitted /tmp/ping
-grep -q ' 0% packet loss' /tmp/ping || fail "packets are lost"
+# A few may be under way when ping ends.
+missing=$(awk '/transmitted/ { print $1 - $4 }' /tmp/ping)
+[ "$missing" -le 5 ] || fail "$missing packets are lost"
 grep -E "$names" /proc/interrupts
 note "$(cat /tmp/moves) changes of affinity accepted, $(($(interrupts "$names") - before)) interrupts"
 [ "$(cat /tmp/moves)" -gt 20 ] || fail "too few changes of affinity"

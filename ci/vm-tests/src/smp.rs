@@ -27,6 +27,7 @@ pub fn rows() -> Vec<VmTest> {
     ];
     rows.extend(bring_up());
     rows.extend(moving());
+    rows.extend(pcpus());
     rows.push(
         VmTest::new("smp/apic-x2apic-cluster", Normal)
             .machine("peer")
@@ -82,6 +83,26 @@ pub fn rows() -> Vec<VmTest> {
 
 /// Two disks with the same contents and a network card: MSI that cannot be masked, MSI-X, MSI-X.
 const THREE_DEVICES: &[&str] = &[
+    "-drive",
+    "file={disk},if=none,id=d0,format=raw,snapshot=on",
+    "-device",
+    "ide-hd,bus=ide.0,drive=d0",
+    "-drive",
+    "file={disk},if=none,id=d1,format=raw,snapshot=on",
+    "-device",
+    "qemu-xhci,id=xhci",
+    "-device",
+    "usb-storage,bus=xhci.0,drive=d1",
+    "-netdev",
+    "user,id=n0",
+    "-device",
+    "e1000e,netdev=n0,romfile=",
+];
+
+/// The same, with two threads a core.
+const THREE_DEVICES_THREADS: &[&str] = &[
+    "-smp",
+    "4,cores=2,threads=2",
     "-drive",
     "file={disk},if=none,id=d0,format=raw,snapshot=on",
     "-device",
@@ -175,6 +196,51 @@ fn moving() -> Vec<VmTest> {
         lines("lines", Normal, "q35", "driver x2apic_mixed"),
         lines("intel-lines", Full, "iommu-intel", "driver x2apic_mixed"),
         lines("amd-lines", Full, "iommu-amd-dma", "driver x2apic_mixed"),
+    ]
+}
+
+/// Processors of the machine that go and come back under load.
+fn pcpus() -> Vec<VmTest> {
+    use Level::{Full, Normal};
+    let row = |name: &str, level, machine, cmdline| {
+        VmTest::new(format!("smp/pcpus-{name}"), level)
+            .machine(machine)
+            .cpus(4)
+            .cmdline(cmdline)
+            .dom0_cmdline("xt.rounds=3")
+            .devices(THREE_DEVICES)
+            .disk(8)
+            .script("pcpus")
+            .extra_time(300)
+            .steps(&[
+                Step::See("CPU 3 is offline"),
+                Step::See("CPU 1 is online"),
+                Step::See("CPU 3 is online"),
+            ])
+            .needs_xen()
+    };
+    let mut parked = row("parked", Full, "q35", "smt=off dom0_max_vcpus=2");
+    parked.dom0_cmdline = "xt.rounds=1 xt.away=2,3";
+    parked.devices = THREE_DEVICES_THREADS;
+    parked.steps = vec![
+        Step::See("Parked 2 siblings"),
+        Step::See("CPU 2 is online"),
+        Step::See("CPU 3 is online"),
+        Step::See("CPU 3 is offline"),
+    ];
+    vec![
+        row("mixed", Normal, "q35", ""),
+        row("flat", Full, "q35", "x2apic=off"),
+        row("null", Full, "q35", "sched=null"),
+        row("pinned", Full, "q35", "dom0_vcpus_pin"),
+        row(
+            "intel-cluster",
+            Normal,
+            "iommu-intel",
+            "x2apic-mode=cluster",
+        ),
+        row("amd-mixed", Full, "iommu-amd", ""),
+        parked,
     ]
 }
 

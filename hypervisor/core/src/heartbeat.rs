@@ -47,6 +47,13 @@ impl Heartbeat {
         (now_ns + self.timeout_ns / BEATS, silent)
     }
 
+    /// A pCPU has stopped: nobody misses it until it beats again.
+    pub fn forget(&self, cpu: CpuId) {
+        if let Some(beat) = self.beats.get(cpu.0 as usize) {
+            beat.store(NOT_YET, Ordering::Relaxed);
+        }
+    }
+
     /// The time without a beat that counts as a hang, in seconds.
     pub fn timeout_s(&self) -> u64 {
         self.timeout_ns / 1_000_000_000
@@ -70,6 +77,9 @@ mod tests {
         // CPU 1 comes late and is the new neighbour.
         assert_eq!(h.beat(CpuId(1), 107 * S).1, Some(CpuId(2)));
         assert_eq!(h.beat(CpuId(0), 108 * S).1, None);
+        // CPU 2 was silent because it is gone.
+        h.forget(CpuId(2));
+        assert_eq!(h.beat(CpuId(1), 109 * S).1, None);
     }
 
     #[test]

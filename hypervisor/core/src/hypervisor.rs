@@ -17,6 +17,7 @@ use crate::console::input::{Input, Switch};
 use crate::domain::Domain;
 use crate::grant::Limits;
 use crate::heartbeat::Heartbeat;
+use crate::hotplug::{Busy, Hotplug};
 use crate::irq::IrqMap;
 use crate::sched::Scheduler;
 use crate::vcpu::info::ClockSnapshot;
@@ -56,6 +57,8 @@ pub struct Pcpu {
     pub late: AtomicU64,
     /// Look whether old vectors are quiet.
     pub clean: AtomicBool,
+    /// Coming and going.
+    pub hotplug: Hotplug,
 }
 
 /// The root value.
@@ -70,6 +73,8 @@ pub struct Hypervisor {
     pub irqs: IrqMap,
     /// Per-pCPU shared state.
     pub pcpus: Box<[Pcpu]>,
+    /// The pCPU that comes or goes.
+    pub(crate) busy: Busy,
     /// The watchdog over pCPUs.
     pub heartbeat: Heartbeat,
     /// What to do when dom0 ends in a way that calls for a reboot.
@@ -109,12 +114,13 @@ impl Hypervisor {
         let cpus = hw.cpu_count();
         let (secs, nsecs) = hw.wallclock();
         let scale = ClockSnapshot::scale(hw.tsc_khz());
-        Hypervisor {
+        let hv = Hypervisor {
             hw,
             identity,
             sched,
             irqs: IrqMap::new(),
             pcpus: (0..cpus).map(|_| Pcpu::default()).collect(),
+            busy: Busy::default(),
             heartbeat: Heartbeat::new(cpus, 0),
             noreboot,
             grant_limits: Limits::default(),
@@ -126,7 +132,9 @@ impl Hypervisor {
             console_owner: AtomicU32::new(0),
             input: SpinLock::new(Input::new(Switch::default())),
             watchdog_at: AtomicU64::new(NEVER),
-        }
+        };
+        hv.note_offline();
+        hv
     }
 
     /// Adds a domain. The caller has made sure that its identifier is free. ENOMEM.

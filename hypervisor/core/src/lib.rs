@@ -12,6 +12,7 @@ pub mod evtchn;
 pub mod grant;
 pub mod guest;
 pub mod heartbeat;
+pub mod hotplug;
 pub mod hvm;
 pub mod hypercall;
 pub mod hypervisor;

@@ -64,7 +64,7 @@ fn the_machine() {
     assert_eq!((info.nr_cpus, info.max_cpu_id, info.nr_nodes), (2, 1, 1));
     assert_eq!(
         info.capabilities,
-        physcap::HVM | physcap::HAP | physcap::GNTTAB_V1
+        physcap::HVM | physcap::HAP | physcap::GNTTAB_V1 | physcap::GNTTAB_V2
     );
     assert!(info.free_pages < info.total_pages);
     assert_eq!(info.cpu_khz, 1_000_000);

@@ -103,6 +103,22 @@ pub trait Machine: Sync {
     fn cpu_count(&self) -> u32;
     /// Whether a CPU works, and takes vCPUs and interrupts.
     fn is_online(&self, cpu: CpuId) -> bool;
+    /// Number of CPUs that are online.
+    fn online_cpus(&self) -> u32 {
+        (0..self.cpu_count())
+            .filter(|&n| self.is_online(CpuId(n)))
+            .count() as u32
+    }
+    /// A CPU takes device vectors from now on, or no more; one that joins others in sharing their vectors learns which are in
+    /// use. No vector is given out meanwhile: the caller sees to that.
+    fn set_online(&self, cpu: CpuId, online: bool);
+    /// Stops this CPU until [`Machine::start_cpu`]. It has no device vectors left, and runs nothing.
+    fn stop_cpu(&self) -> !;
+    /// Whether a CPU has stopped by [`Machine::stop_cpu`], or was never needed.
+    fn has_stopped(&self, cpu: CpuId) -> bool;
+    /// Starts a CPU that has stopped, and waits until it goes on where the others came from at boot. The error is the end of
+    /// a sentence. It is not online yet.
+    fn start_cpu(&self, cpu: CpuId) -> Result<(), &'static str>;
     /// APIC ID and ACPI processor UID of a CPU.
     fn cpu_ids(&self, cpu: CpuId) -> Option<(u32, u32)>;
     /// Makes another CPU leave guest mode or its idle halt soon. A kick of this CPU does nothing.

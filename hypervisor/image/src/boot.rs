@@ -54,7 +54,7 @@ extern "C" fn xenolith_main(magic: u32, info: u32) -> ! {
     let hv = HYPERVISOR.call_once(|| hypervisor(metal, info, &options));
     let loaded = load_dom0(hv, info, &options);
     let choices = Choices {
-        vcpus: options.dom0_max_vcpus.resolve(hv.hw.cpu_count()),
+        vcpus: options.dom0_max_vcpus.resolve(hv.hw.online_cpus()),
         pin: options.dom0_vcpus_pin,
         ports: PortFacts {
             pm_timer: acpi::fadt()
@@ -168,7 +168,7 @@ fn load_dom0(hv: &Hypervisor, info: &BootInfo, options: &Options) -> Loaded {
             end: t.address + t.bytes.len() as u64,
         })
         .collect();
-    let vcpus = options.dom0_max_vcpus.resolve(hv.hw.cpu_count());
+    let vcpus = options.dom0_max_vcpus.resolve(hv.hw.online_cpus());
     let apic_ids: Vec<u32> = (0..vcpus).map(apic_id).collect();
     let ioapics: Vec<IoApic> = hv
         .hw

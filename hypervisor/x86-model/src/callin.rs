@@ -105,6 +105,16 @@ impl<W: Word> CallIn<W> {
         self.state.exchange(WAITING, report as u32).is_ok()
     }
 
+    /// A CPU that has reported, and has stopped since, is started again. False if it was given up: then it may still come.
+    pub fn reopen(&self) -> bool {
+        if self.state.load(Ordering::Acquire) == ABANDONED {
+            return false;
+        }
+        self.stage.store(Stage::Silent as u32, Ordering::Release);
+        self.state.store(WAITING, Ordering::Release);
+        true
+    }
+
     /// Whether the report is still awaited.
     pub fn is_waiting(&self) -> bool {
         self.state.load(Ordering::Acquire) == WAITING
@@ -176,6 +186,8 @@ mod tests {
             assert_eq!(c.close(), Ok(report));
             assert_eq!(c.close(), Ok(report));
             assert!(!c.report(Report::Up));
+            assert!(c.reopen() && c.is_waiting());
+            assert!(c.report(report));
         }
     }
 
@@ -186,7 +198,7 @@ mod tests {
             c.reach(stage);
             assert_eq!(c.close(), Err(stage));
             assert!(!c.report(Report::Up));
-            assert!(c.close().is_err());
+            assert!(c.close().is_err() && !c.reopen());
         }
         assert!(Stage::Silent.to_string().contains("did not answer"));
         assert!(Stage::ALL.is_sorted());

@@ -12,6 +12,7 @@ use hv_hw::machine::{CpuId, PowerAction};
 use hv_hw::mem::frames;
 use hv_hw::{Machine, config};
 
+use crate::hotplug::Stage;
 use crate::hypervisor::{Hypervisor, Pcpu};
 use crate::vcpu::run::sleep_name;
 use crate::vcpu::{NO_CPU, Vcpu};
@@ -200,8 +201,12 @@ fn interrupts(hv: &Hypervisor) {
     ));
     for (n, cpu) in hv.pcpus.iter().enumerate() {
         if let Some(c) = hv.hw.interrupt_counts(CpuId(n as u32)) {
+            let away = match cpu.hotplug.stage() {
+                Stage::Online => "",
+                _ => " (not online)",
+            };
             hv.say(format_args!(
-                "  CPU {n}: {} of {} device vectors in use, {} spurious, {} of unknown origin, {} late, {} messages sent",
+                "  CPU {n}{away}: {} of {} device vectors in use, {} spurious, {} of unknown origin, {} late, {} messages sent",
                 c.vectors_used,
                 c.vectors,
                 c.spurious,

@@ -147,7 +147,7 @@ pub fn start(hv: &Hypervisor, loaded: &Loaded, choices: &Choices) -> Result<Arc<
     domain.publish_wallclock(hv.wallclock());
     for v in domain.vcpus() {
         let hard = if choices.pin {
-            CpuMask::single(hv_hw::machine::CpuId(v.key.vcpu % hv.hw.cpu_count()))
+            CpuMask::single(hv_hw::machine::CpuId(v.key.vcpu % hv.hw.online_cpus()))
         } else {
             CpuMask::ALL
         };

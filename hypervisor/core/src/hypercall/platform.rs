@@ -4,15 +4,18 @@ use hv_hw::Machine;
 use hv_hw::machine::CpuId;
 use xen_abi::Errno;
 use xen_abi::platform::{
-    PfFirmwareInfo, PfPcpuinfo, PfSettime32, PfSettime64, PlatformOp, firmware, interface, op, pcpu,
+    PfCpuOl, PfFirmwareInfo, PfPcpuinfo, PfSettime32, PfSettime64, PlatformOp, firmware, interface,
+    op, pcpu,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Call, HcResult, platform_screen, ptr};
+use crate::hotplug::Progress;
 use crate::hypervisor::Wallclock;
 
 /// `platform_op(pointer)`.
-pub fn handle(call: &mut Call<'_, '_>, [arg, ..]: [u64; 5]) -> HcResult {
+pub fn handle(call: &mut Call<'_, '_>, args: [u64; 5]) -> HcResult {
+    let [arg, ..] = args;
     call.privileged()?;
     let mut a: PlatformOp = call.memory().read(ptr(arg))?;
     if a.interface_version != interface::VERSION {
@@ -36,6 +39,10 @@ pub fn handle(call: &mut Call<'_, '_>, [arg, ..]: [u64; 5]) -> HcResult {
             a.u[..size_of::<PfPcpuinfo>()].copy_from_slice(info.as_bytes());
             call.memory().write(ptr(arg), &a)?;
             Ok(0)
+        }
+        op::CPU_ONLINE | op::CPU_OFFLINE => {
+            let (a_cpu, _) = PfCpuOl::read_from_prefix(&a.u).map_err(|_| Errno::EFAULT)?;
+            hotplug(call, CpuId(a_cpu.cpuid), a.cmd == op::CPU_ONLINE, args)
         }
         op::FIRMWARE_INFO => {
             let (info, _) = PfFirmwareInfo::read_from_prefix(&a.u).map_err(|_| Errno::EFAULT)?;
@@ -64,12 +71,31 @@ fn firmware_info(kind: u32) -> HcResult {
     })
 }
 
+/// A pCPU comes or goes; nothing happens if it is there already. EOPNOTSUPP: the boot CPU stays.
+fn hotplug(call: &mut Call<'_, '_>, cpu: CpuId, online: bool, args: [u64; 5]) -> HcResult {
+    let hv = call.hv();
+    let result = match online {
+        true => hv.cpu_up(cpu).map(|()| Progress::Done),
+        false if cpu.0 == 0 => Err(Errno::EOPNOTSUPP),
+        false => hv.cpu_down(cpu),
+    };
+    match result {
+        Ok(Progress::Again) => call.restart(args),
+        Ok(Progress::Done) | Err(Errno::EEXIST) => Ok(0),
+        Err(e) => Err(e),
+    }
+}
+
 fn cpu_info(call: &Call<'_, '_>, info: &mut PfPcpuinfo) {
     let hw = &call.hv().hw;
     info.max_present = hw.cpu_count() - 1;
     match hw.cpu_ids(CpuId(info.xen_cpuid)) {
         Some((apic, acpi)) => {
-            info.flags = pcpu::ONLINE;
+            info.flags = if hw.is_online(CpuId(info.xen_cpuid)) {
+                pcpu::ONLINE
+            } else {
+                0
+            };
             info.apic_id = apic;
             info.acpi_id = acpi;
         }

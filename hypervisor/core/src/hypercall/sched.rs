@@ -84,7 +84,7 @@ fn pin_override(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
     let a: SchedPinOverride = call.memory().read(ptr(arg))?;
     let hard = match u32::try_from(a.pcpu) {
         Err(_) => None,
-        Ok(cpu) if cpu < call.hv().hw.cpu_count() => Some(CpuId(cpu)),
+        Ok(cpu) if call.hv().hw.is_online(CpuId(cpu)) => Some(CpuId(cpu)),
         Ok(_) => return Err(Errno::EINVAL),
     };
     call.hv().pin_override(call.vcpu(), hard)?;

@@ -35,7 +35,7 @@ impl Hypervisor {
         let home = vcpu.home.load(Ordering::Relaxed);
         // One that has not run yet: spread by number.
         let cpu = if home == NO_CPU {
-            vcpu.key.vcpu % self.hw.cpu_count().max(1)
+            vcpu.key.vcpu % self.hw.online_cpus().max(1)
         } else {
             home
         };

@@ -98,6 +98,12 @@ impl IrqMap {
         tables.irqs.iter().map(|(id, i)| (*id, i.clone())).collect()
     }
 
+    /// Lets a CPU take interrupts, or no new ones. Who binds or moves one at the same time comes before or after.
+    pub fn set_online(&self, hw: &Hw, on: CpuId, online: bool) {
+        let _tables = self.tables.lock();
+        hw.set_online(on, online);
+    }
+
     /// Binds a free vector of this CPU; `None` if there is none, or the CPU takes no interrupts.
     pub fn bind(&self, hw: &Hw, on: CpuId, binding: Binding) -> Option<IrqId> {
         let mut tables = self.tables.lock();

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use hv_hw::machine::CpuId;
 
-use super::{Params, Pick, Policy};
+use super::{Online, Params, Pick, Policy};
 use crate::vcpu::VcpuKey;
 
 /// Weight at which virtual time equals real time.
@@ -49,6 +49,8 @@ pub struct Fair {
     cpus: Vec<Cpu>,
     /// No queued vCPU is behind this.
     floor: u64,
+    /// The pCPUs that take vCPUs.
+    online: Online,
 }
 
 impl Fair {
@@ -61,6 +63,7 @@ impl Fair {
             entities: Vec::new(),
             cpus: vec![Cpu::default(); cpus as usize],
             floor: 0,
+            online: Online::new(cpus),
         }
     }
 
@@ -72,7 +75,7 @@ impl Fair {
     /// furthest ahead of it, if that has run long enough.
     fn place(&self, entity: &Entity, now_ns: u64) -> Option<CpuId> {
         let free = |c: &CpuId| {
-            entity.params.hard.contains(*c)
+            self.online.allows(&entity.params.hard, *c)
                 && self
                     .cpus
                     .get(c.0 as usize)
@@ -89,7 +92,7 @@ impl Fair {
         self.entities
             .iter()
             .filter_map(|e| match e.state {
-                State::Running(cpu) if entity.params.hard.contains(cpu) => {
+                State::Running(cpu) if self.online.allows(&entity.params.hard, cpu) => {
                     let ran = now_ns.saturating_sub(self.cpus[cpu.0 as usize].started_ns);
                     let ahead = (e.virtual_ns + scaled(ran, e.params.weight))
                         .checked_sub(entity.virtual_ns)?;
@@ -134,10 +137,11 @@ impl Policy for Fair {
     }
 
     fn set_params(&mut self, key: VcpuKey, params: Params) -> Option<CpuId> {
+        let online = self.online;
         let e = self.find(key)?;
         e.params = params;
         match e.state {
-            State::Running(cpu) if !e.params.hard.contains(cpu) => Some(cpu),
+            State::Running(cpu) if !online.allows(&e.params.hard, cpu) => Some(cpu),
             _ => None,
         }
     }
@@ -177,13 +181,17 @@ impl Policy for Fair {
             State::Asleep
         };
         // One that may not stay here needs a pCPU elsewhere.
-        if !runnable || e.params.hard.contains(cpu) {
+        if !runnable || self.online.allows(&e.params.hard, cpu) {
             return None;
         }
         let key = e.key;
         let e = self.entities.iter().find(|e| e.key == key)?;
         let other = self.place(e, now_ns);
         self.mark(other)
+    }
+
+    fn set_online(&mut self, cpu: CpuId, online: bool) {
+        self.online.set(cpu, online);
     }
 
     fn dump(&self, line: &mut dyn FnMut(String)) {
@@ -218,11 +226,11 @@ impl Policy for Fair {
                 .filter(|(_, e)| e.state == State::Queued)
         };
         let best = queued()
-            .filter(|(_, e)| e.params.hard.contains(cpu))
+            .filter(|(_, e)| self.online.allows(&e.params.hard, cpu))
             .min_by_key(|(_, e)| e.virtual_ns)
             .map(|(i, _)| i);
         let Some(best) = best else { return idle };
-        let others = queued().any(|(i, e)| i != best && e.params.hard.contains(cpu));
+        let others = queued().any(|(i, e)| i != best && self.online.allows(&e.params.hard, cpu));
         let e = &mut self.entities[best];
         e.state = State::Running(cpu);
         e.last_cpu = Some(cpu);
@@ -322,6 +330,24 @@ mod tests {
             let _ = p.put(CpuId(0), t, true);
         }
         assert!(first <= 1_000_000_000, "{first}");
+    }
+
+    #[test]
+    fn a_cpu_that_goes_loses_its_vcpu_and_pinned_ones_run_elsewhere_meanwhile() {
+        let mut p = Fair::new("credit2", 2, 10_000_000);
+        let hard = CpuMask::single(CpuId(1));
+        p.insert(key(0), Params { weight: 256, hard });
+        assert_eq!(p.wake(key(0), 0), Some(CpuId(1)));
+        assert_eq!(p.pick(CpuId(1), 0).vcpu, Some(key(0)));
+        p.set_online(CpuId(1), false);
+        assert_eq!(p.put(CpuId(1), 5, true), Some(CpuId(0)));
+        assert_eq!(p.pick(CpuId(1), 5).vcpu, None);
+        assert_eq!(p.pick(CpuId(0), 5).vcpu, Some(key(0)));
+        assert_eq!(p.params(key(0)).unwrap().hard, hard, "not forgotten");
+        p.set_online(CpuId(1), true);
+        assert_eq!(p.put(CpuId(0), 9, true), Some(CpuId(1)));
+        assert_eq!(p.pick(CpuId(0), 9).vcpu, None);
+        assert_eq!(p.pick(CpuId(1), 9).vcpu, Some(key(0)));
     }
 
     #[test]

@@ -41,6 +41,45 @@ pub struct Pick {
     pub until_ns: u64,
 }
 
+/// Which pCPUs take vCPUs.
+#[derive(Clone, Copy, Debug)]
+struct Online {
+    up: CpuMask,
+    /// Not all are up.
+    some_away: bool,
+    cpus: u32,
+}
+
+impl Online {
+    fn new(cpus: u32) -> Self {
+        let mut up = CpuMask::NONE;
+        (0..cpus).for_each(|n| up.set(CpuId(n)));
+        Online {
+            up,
+            some_away: false,
+            cpus,
+        }
+    }
+
+    fn set(&mut self, cpu: CpuId, online: bool) {
+        if online {
+            self.up.set(cpu);
+        } else {
+            self.up.clear(cpu);
+        }
+        self.some_away = (0..self.cpus).any(|n| !self.up.contains(CpuId(n)));
+    }
+
+    /// Whether a vCPU with this affinity may run on `cpu`.
+    #[inline]
+    fn allows(&self, hard: &CpuMask, cpu: CpuId) -> bool {
+        if !self.some_away {
+            return hard.contains(cpu);
+        }
+        self.up.contains(cpu) && (hard.contains(cpu) || hard.and(&self.up).is_empty())
+    }
+}
+
 /// A scheduling policy. Times are ns since boot.
 pub trait Policy: Send {
     /// Name, as `sched=` and the tools know it.
@@ -57,6 +96,9 @@ pub trait Policy: Send {
     fn wake(&mut self, vcpu: VcpuKey, now_ns: u64) -> Option<CpuId>;
     /// The vCPU that ran on `cpu` stops; it stays runnable or sleeps. Returns a pCPU that should choose again.
     fn put(&mut self, cpu: CpuId, now_ns: u64, runnable: bool) -> Option<CpuId>;
+    /// A pCPU takes vCPUs from now on, or none. vCPUs that may run only on pCPUs that are away may run on all others until one
+    /// of theirs is back. All pCPUs should choose again.
+    fn set_online(&mut self, cpu: CpuId, online: bool);
     /// A line for each vCPU, for people.
     fn dump(&self, line: &mut dyn FnMut(String));
     /// Chooses for `cpu`, which runs nothing.

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use hv_hw::machine::CpuId;
 
-use super::{Params, Pick, Policy};
+use super::{Online, Params, Pick, Policy};
 use crate::vcpu::VcpuKey;
 
 struct Entity {
@@ -21,6 +21,7 @@ struct Entity {
 pub struct Null {
     cpus: u32,
     entities: Vec<Entity>,
+    online: Online,
 }
 
 impl Null {
@@ -29,6 +30,7 @@ impl Null {
         Null {
             cpus,
             entities: Vec::new(),
+            online: Online::new(cpus),
         }
     }
 
@@ -38,10 +40,10 @@ impl Null {
             if self.entities[i].cpu.is_some() {
                 continue;
             }
-            let free = self.entities[i]
-                .params
-                .hard
-                .iter(self.cpus)
+            let hard = &self.entities[i].params.hard;
+            let free = (0..self.cpus)
+                .map(CpuId)
+                .filter(|&c| self.online.allows(hard, c))
                 .find(|&c| !self.entities.iter().any(|e| e.cpu == Some(c)));
             self.entities[i].cpu = free;
             if self.entities[i].runnable {
@@ -99,6 +101,15 @@ impl Policy for Null {
             e.runnable = runnable;
         }
         self.assign()
+    }
+    fn set_online(&mut self, cpu: CpuId, online: bool) {
+        self.online.set(cpu, online);
+        // Everyone is where it may be: those of a CPU that goes need another, those of one that came back return.
+        let all = self.online;
+        for e in &mut self.entities {
+            e.cpu = e.cpu.filter(|&c| all.allows(&e.params.hard, c));
+        }
+        self.assign();
     }
     fn dump(&self, line: &mut dyn FnMut(String)) {
         for e in &self.entities {

@@ -97,6 +97,10 @@ impl PcpuLocal {
         if clean.load(Ordering::Relaxed) && clean.swap(false, Ordering::SeqCst) {
             hv.clean_vectors(self.cpu);
         }
+        if let Some(adopted) = hv.pcpus[self.cpu.0 as usize].hotplug.take_adopted() {
+            self.parked.extend(adopted);
+            self.check_clock = true;
+        }
     }
 
     /// Wakes parked vCPUs whose time has come; forgets those that run or moved elsewhere. Looks at the watchdogs.
@@ -120,12 +124,14 @@ impl PcpuLocal {
     }
 }
 
-/// Runs this pCPU for ever.
+/// Runs this pCPU until it is taken away.
 pub fn cpu_loop(hv: &Hypervisor, cpu: CpuId) -> ! {
     let mut pcpu = PcpuLocal::new(cpu);
-    loop {
+    while !hv.pcpus[cpu.0 as usize].hotplug.must_leave() {
         step(hv, &mut pcpu);
     }
+    hv.hand_over(cpu, pcpu.parked);
+    hv.hw.stop_cpu()
 }
 
 /// One choice of the scheduler and what follows from it; returns when the pCPU must choose again.

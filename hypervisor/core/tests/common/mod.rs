@@ -110,6 +110,28 @@ impl System {
         panic!("hypercall {number} {args:x?} never ends");
     }
 
+    /// Makes a hypercall and executes the instruction once; `None` if it is to be executed again.
+    pub fn call_once(&self, vcpu: u32, number: u64, args: [u64; 5]) -> Option<i64> {
+        let v = self.dom.vcpu(vcpu).unwrap();
+        let mut local = v.local.try_lock().unwrap();
+        let mut pcpu = PcpuLocal::new(CpuId(0));
+        let regs = [Gpr::Rdi, Gpr::Rsi, Gpr::Rdx, Gpr::R10, Gpr::R8];
+        local.ctx.gprs_mut().set(Gpr::Rax, number);
+        for (r, a) in regs.into_iter().zip(args) {
+            local.ctx.gprs_mut().set(r, a);
+        }
+        local.ctx.set_rip(0x1000);
+        let mut turn = Turn {
+            hv: &self.hv,
+            pcpu: &mut pcpu,
+            domain: &self.dom,
+            vcpu: v,
+            local: &mut local,
+        };
+        hypercall::dispatch(&mut turn, 3);
+        (local.ctx.rip() == 0x1003).then(|| local.ctx.gprs().get(Gpr::Rax) as i64)
+    }
+
     pub fn call(&self, vcpu: u32, number: u64, args: [u64; 5]) -> i64 {
         self.call_next(vcpu, number, args).0
     }

@@ -55,6 +55,8 @@ pub struct Seen {
     pub vectors: BTreeSet<(u32, u8)>,
     /// CPUs that are not online.
     pub offline: BTreeSet<u32>,
+    /// CPUs that neither stop nor start.
+    pub stuck: BTreeSet<u32>,
     /// Vectors that wait on whatever CPU asks.
     pub waiting: BTreeSet<u8>,
     /// Remapped messages that were moved.
@@ -163,6 +165,27 @@ impl Machine for FakeMachine {
     }
     fn is_online(&self, cpu: CpuId) -> bool {
         cpu.0 < self.cpus && !self.seen().offline.contains(&cpu.0)
+    }
+    fn set_online(&self, cpu: CpuId, online: bool) {
+        let mut seen = self.seen();
+        if online {
+            seen.offline.remove(&cpu.0);
+        } else {
+            seen.offline.insert(cpu.0);
+        }
+    }
+    fn stop_cpu(&self) -> ! {
+        panic!("this CPU stops")
+    }
+    fn has_stopped(&self, cpu: CpuId) -> bool {
+        let seen = self.seen();
+        seen.offline.contains(&cpu.0) && !seen.stuck.contains(&cpu.0)
+    }
+    fn start_cpu(&self, cpu: CpuId) -> Result<(), &'static str> {
+        if self.seen().stuck.contains(&cpu.0) {
+            return Err("it does not answer");
+        }
+        Ok(())
     }
     fn take_vector(&self, cpu: CpuId, vector: u8) -> bool {
         self.seen().vectors.insert((cpu.0, vector))

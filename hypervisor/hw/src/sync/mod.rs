@@ -112,6 +112,12 @@ impl<T, const RANK: u8> SpinLock<T, RANK> {
     }
 }
 
+impl<T: Default, const RANK: u8> Default for SpinLock<T, RANK> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
 impl<T, const RANK: u8> Deref for SpinGuard<'_, T, RANK> {
     type Target = T;
     fn deref(&self) -> &T {

@@ -11,9 +11,10 @@ use x86_model::{Hpa, Mfn, Width};
 
 use super::apic::{self, ioapic, vectors};
 use super::asm;
+use super::cpu::percpu::PerCpu;
 use super::cpu::{features, msr, percpu};
 use super::virt::{self, Backend, GuestCpu};
-use super::{iommu, paging, panic, power, time};
+use super::{iommu, paging, panic, power, smp, time};
 use crate::machine::{
     CpuId, HostInterrupt, InterruptCounts, IoApicInfo, LineMode, Machine, MsiMessage, MsiSource,
     PowerAction, Receiver, VcpuSetup,
@@ -158,7 +159,24 @@ impl Machine for Metal {
         vectors::alloc(percpu::of(cpu)?)
     }
     fn is_online(&self, cpu: CpuId) -> bool {
-        percpu::of(cpu).is_some()
+        percpu::of(cpu).is_some_and(PerCpu::is_online)
+    }
+    fn set_online(&self, cpu: CpuId, online: bool) {
+        if let Some(block) = percpu::of(cpu) {
+            if online {
+                vectors::inherit(block);
+            }
+            block.set_online(online);
+        }
+    }
+    fn stop_cpu(&self) -> ! {
+        smp::stop_this_cpu(self.backend)
+    }
+    fn has_stopped(&self, cpu: CpuId) -> bool {
+        percpu::of(cpu).is_some_and(|block| block.halted.load(Ordering::Acquire))
+    }
+    fn start_cpu(&self, cpu: CpuId) -> Result<(), &'static str> {
+        smp::start_again(percpu::of(cpu).ok_or("there is no such CPU")?)
     }
     fn take_vector(&self, cpu: CpuId, vector: u8) -> bool {
         percpu::of(cpu).is_some_and(|cpu| vectors::take(cpu, vector))

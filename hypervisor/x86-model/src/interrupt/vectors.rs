@@ -48,6 +48,18 @@ impl<W: Word> VectorMap<W> {
         self.0[word].load(Ordering::Acquire) & bit != 0
     }
 
+    /// Forgets all: of a CPU that shares no vectors any more.
+    pub fn clear(&self) {
+        self.0.iter().for_each(|w| w.store(0, Ordering::Release));
+    }
+
+    /// What is in use on another CPU is in use here as well.
+    pub fn inherit(&self, other: &Self) {
+        for (mine, theirs) in self.0.iter().zip(&other.0) {
+            mine.fetch_or(theirs.load(Ordering::Acquire), Ordering::AcqRel);
+        }
+    }
+
     fn take(&self, vector: u8) -> bool {
         let (word, bit) = place(vector);
         self.0[word].fetch_or(bit, Ordering::AcqRel) & bit == 0
@@ -119,6 +131,20 @@ mod tests {
         give(one(), 0x42);
         assert!(take_on_all(one(), 0x42) && !take_on_all(one(), 0x42));
         assert!(!take_on_all(one(), 0x20));
+    }
+
+    #[test]
+    fn a_cpu_that_joins_a_cluster_inherits_its_vectors() {
+        let [old, new] = [VectorMap::empty(), VectorMap::empty()];
+        let taken: Vec<u8> = (0..40).map(|_| take([&old].into_iter()).unwrap()).collect();
+        new.inherit(&old);
+        assert!(taken.iter().all(|&v| new.is_used(v)) && new.used() == 40);
+        let next = take([&old, &new].into_iter()).unwrap();
+        assert!(!taken.contains(&next));
+        give([&old, &new].into_iter(), taken[7]);
+        assert!(!new.is_used(taken[7]));
+        new.clear();
+        assert_eq!((new.used(), old.used()), (0, 40));
     }
 
     proptest! {

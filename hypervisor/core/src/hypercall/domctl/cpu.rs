@@ -63,11 +63,13 @@ pub fn info(o: &mut Op<'_, '_, '_>, d: &DomainRef) -> Result {
     o.put(&a)
 }
 
-/// The pCPUs that there are.
+/// The pCPUs that work.
 fn online(hv: &Hypervisor) -> CpuMask {
     let mut all = CpuMask::NONE;
-    for n in 0..hv.hw.cpu_count() {
-        all.set(CpuId(n));
+    for cpu in (0..hv.hw.cpu_count()).map(CpuId) {
+        if hv.hw.is_online(cpu) {
+            all.set(cpu);
+        }
     }
     all
 }

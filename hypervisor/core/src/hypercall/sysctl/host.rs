@@ -16,6 +16,7 @@ use xen_abi::{DomId, Errno};
 
 use super::super::ptr;
 use super::{Op, Result, cpu};
+use crate::hotplug::Progress;
 use crate::hypervisor::Hypervisor;
 
 /// Most NUMA nodes that Xen knows, as tools size their lists.
@@ -79,7 +80,7 @@ pub fn physinfo(o: &mut Op<'_, '_, '_>) -> Result {
     let info = PhysInfo {
         threads_per_core: threads,
         cores_per_socket: (same(&|id| shifts.package(id)) / threads).max(1),
-        nr_cpus: cpus,
+        nr_cpus: hv.hw.online_cpus(),
         max_cpu_id: cpus - 1,
         nr_nodes: 1,
         max_node_id: NODES - 1,
@@ -190,14 +191,16 @@ pub fn nodes(o: &mut Op<'_, '_, '_>) -> Result {
     o.put(&a)
 }
 
-/// `cpu_hotplug`: all pCPUs are there, and none can be taken away.
-pub fn hotplug(o: &mut Op<'_, '_, '_>) -> Result {
+/// `cpu_hotplug`: a pCPU goes or comes. All siblings at once (`smt_enable`, `smt_disable`) are not offered.
+pub fn hotplug(o: &mut Op<'_, '_, '_>) -> core::result::Result<Progress, Errno> {
     const ONLINE: u32 = 0;
+    const OFFLINE: u32 = 1;
     let [cpu, what]: [u32; 2] = o.get()?;
-    if what == ONLINE && cpu < o.call.hv().hw.cpu_count() {
-        return Err(Errno::EEXIST);
+    match what {
+        ONLINE => o.call.hv().cpu_up(CpuId(cpu)).map(|()| Progress::Done),
+        OFFLINE => o.call.hv().cpu_down(CpuId(cpu)),
+        _ => Err(Errno::EOPNOTSUPP),
     }
-    Err(Errno::EOPNOTSUPP)
 }
 
 /// `page_offline_op`: no page can be taken out of use.

@@ -10,6 +10,7 @@ use xen_abi::sysctl::{Sysctl, op, version};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{Call, HcResult, member, ptr, set_member};
+use crate::hotplug::Progress;
 use crate::privilege::{self, Rule};
 
 /// An operation in progress.
@@ -36,7 +37,8 @@ impl Op<'_, '_, '_> {
 }
 
 /// `sysctl(pointer)`.
-pub fn handle(call: &mut Call<'_, '_>, [at, ..]: [u64; 5]) -> HcResult {
+pub fn handle(call: &mut Call<'_, '_>, args: [u64; 5]) -> HcResult {
+    let [at, ..] = args;
     let arg: Sysctl = call.memory().read(ptr(at))?;
     if !(version::XEN_4_17..=version::XEN_4_21).contains(&arg.interface_version) {
         hv_hw::guest_log!(
@@ -51,6 +53,12 @@ pub fn handle(call: &mut Call<'_, '_>, [at, ..]: [u64; 5]) -> HcResult {
     }
     privilege::check(Rule::Control, call.domain(), None)?;
     let mut op = Op { call, arg };
+    if op.arg.cmd == op::CPU_HOTPLUG {
+        return match host::hotplug(&mut op)? {
+            Progress::Done => Ok(0),
+            Progress::Again => op.call.restart(args),
+        };
+    }
     let result = run(&mut op);
     let Op { call, arg } = op;
     // A list that was cut short is an error with an answer.
@@ -82,7 +90,6 @@ fn run(o: &mut Op<'_, '_, '_>) -> Result {
         op::PSR_CMT_OP | op::PSR_ALLOC => Err(Errno::ENODEV),
         // Nothing is known of the processors' power states.
         op::GET_PMSTAT => Err(Errno::ENODEV),
-        op::CPU_HOTPLUG => host::hotplug(o),
         op::PAGE_OFFLINE_OP => host::offline_pages(o),
         op::COVERAGE_OP => Err(Errno::EOPNOTSUPP),
         _ => Err(Errno::ENOSYS),

@@ -36,8 +36,10 @@ pub fn pool(o: &mut Op<'_, '_, '_>) -> Result {
             a.sched_id = hv.sched.id();
             a.n_dom = hv.domain_count() as u32;
             let mut all = CpuMask::NONE;
-            for n in 0..hv.hw.cpu_count() {
-                all.set(CpuId(n));
+            for cpu in (0..hv.hw.cpu_count()).map(CpuId) {
+                if hv.hw.is_online(cpu) {
+                    all.set(cpu);
+                }
             }
             bitmap::write(o.call, &a.cpumap, &all)?;
             o.put(&a)

@@ -146,7 +146,7 @@ pub fn send_others(vector: u8) {
     let listed = LISTED.load(Ordering::Acquire);
     let presence = Presence {
         listed,
-        up: percpu::count(),
+        up: percpu::online_count(),
         settled: listed != 0,
     };
     let fixed = apic::ICR_ASSERT | u32::from(vector);

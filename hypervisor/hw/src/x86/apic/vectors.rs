@@ -51,6 +51,13 @@ pub fn shared(one: &PerCpu, other: &PerCpu) -> bool {
         .shares_vectors(target(one), target(other))
 }
 
+/// A CPU comes up: the vectors in use of those that it shares vectors with are in use on it as well.
+pub fn inherit(cpu: &PerCpu) {
+    for other in percpu::all().filter(|c| c.id() != cpu.id() && shared(c, cpu)) {
+        cpu.vectors.inherit(&other.vectors);
+    }
+}
+
 /// Gives a vector back. One that is no device vector is ignored.
 pub fn free(cpu: &PerCpu, vector: u8) {
     vectors::give(scope(cpu), vector);
@@ -59,7 +66,8 @@ pub fn free(cpu: &PerCpu, vector: u8) {
 /// The CPUs on which a vector for `cpu` must be free.
 fn scope(cpu: &PerCpu) -> impl Iterator<Item = &'static VectorMap<AtomicU32>> + Clone {
     let (how, target) = (super::driver().external, super::send::as_target(cpu));
-    percpu::all()
+    // Also on one that is going away and still has interrupts, or is coming.
+    percpu::numbered()
         .filter(move |c| how.shares_vectors(target, super::send::as_target(c)))
         .map(|c| &c.vectors)
 }

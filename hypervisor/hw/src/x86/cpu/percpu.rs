@@ -63,6 +63,10 @@ pub struct PerCpu {
     pub(in crate::x86) place: AtomicU32,
     /// Writes to the interrupt command register.
     pub(in crate::x86) icr_writes: AtomicU64,
+    /// It takes device vectors and is meant by "all others"; changed by the CPU that brings it up or takes it away.
+    online: AtomicBool,
+    /// It has stopped, until it is started again.
+    pub(in crate::x86) halted: AtomicBool,
     /// Device vectors in use; changed by any CPU.
     pub(in crate::x86) vectors: VectorMap<AtomicU32>,
     /// Ranks of the locks that it holds.
@@ -83,7 +87,7 @@ pub(super) const VECTOR_OFFSET: usize = offset_of!(PerCpu, vector);
 
 static BOOT: PerCpu = PerCpu::new(0);
 
-/// Blocks by CPU number; filled in order and never emptied.
+/// Blocks by CPU number; filled in order and never emptied. A CPU that goes away keeps its number.
 static BLOCKS: [AtomicPtr<PerCpu>; MAX_CPUS] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -122,6 +126,8 @@ impl PerCpu {
             slot,
             place: AtomicU32::new(0),
             icr_writes: AtomicU64::new(0),
+            online: AtomicBool::new(false),
+            halted: AtomicBool::new(false),
             vectors: VectorMap::empty(),
             #[cfg(CONFIG_DEBUG_LOCKS)]
             held: crate::sync::Ranks::new(),
@@ -159,6 +165,16 @@ impl PerCpu {
         self.acpi_uid.store(uid, Ordering::Relaxed);
     }
 
+    /// Whether it takes device vectors and is meant by "all others".
+    #[inline]
+    pub fn is_online(&self) -> bool {
+        self.online.load(Ordering::Acquire)
+    }
+
+    pub(in crate::x86) fn set_online(&self, online: bool) {
+        self.online.store(online, Ordering::Release);
+    }
+
     /// Takes the vector that a stub recorded. For the owning CPU, with interrupts off.
     #[inline(always)]
     pub(in crate::x86) fn take_vector(&self) -> Option<u8> {
@@ -194,6 +210,7 @@ impl PerCpu {
 pub(super) fn boot_block() -> &'static PerCpu {
     prepare(&BOOT);
     publish(&BOOT);
+    BOOT.set_online(true);
     &BOOT
 }
 
@@ -220,7 +237,7 @@ pub(in crate::x86) fn known() -> impl Iterator<Item = &'static PerCpu> + Clone {
     (KNOWN.iter()).filter_map(|p| unsafe { p.load(Ordering::Acquire).as_ref() })
 }
 
-/// Adds a CPU to the table of CPUs that are up, under the next number. Only the boot CPU calls it, one at a time.
+/// Adds a CPU to the table, under the next number: it is up, or can be brought up. Only the boot CPU calls it, one at a time.
 pub(in crate::x86) fn publish(block: &'static PerCpu) -> Option<CpuId> {
     let n = COUNT.load(Ordering::Relaxed);
     let slot = BLOCKS.get(n as usize)?;
@@ -230,13 +247,18 @@ pub(in crate::x86) fn publish(block: &'static PerCpu) -> Option<CpuId> {
     Some(CpuId(n))
 }
 
-/// CPUs that are up.
+/// CPUs that have a number.
 #[inline]
 pub fn count() -> u32 {
     COUNT.load(Ordering::Acquire)
 }
 
-/// The block of a CPU that is up.
+/// CPUs that are online.
+pub fn online_count() -> u32 {
+    all().count() as u32
+}
+
+/// The block of a CPU that has a number.
 #[inline]
 pub fn of(cpu: CpuId) -> Option<&'static PerCpu> {
     let ptr = BLOCKS.get(cpu.0 as usize)?.load(Ordering::Acquire);
@@ -244,9 +266,14 @@ pub fn of(cpu: CpuId) -> Option<&'static PerCpu> {
     unsafe { ptr.as_ref() }
 }
 
-/// All CPUs that are up, in order.
-pub fn all() -> impl Iterator<Item = &'static PerCpu> + Clone {
+/// All CPUs that have a number, in order.
+pub fn numbered() -> impl Iterator<Item = &'static PerCpu> + Clone {
     (0..count()).filter_map(|n| of(CpuId(n)))
+}
+
+/// All CPUs that are online, in order.
+pub fn all() -> impl Iterator<Item = &'static PerCpu> + Clone {
+    numbered().filter(|c| c.is_online())
 }
 
 /// Whether `this()` may be used (the boot CPU has its block).

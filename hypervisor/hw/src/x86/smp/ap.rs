@@ -28,7 +28,7 @@ pub(super) extern "sysv64" fn main(record: &'static Record) -> ! {
         _ => {}
     }
     let report = match ready(record) {
-        Ok(()) if record.park => Report::Parked,
+        Ok(()) if record.park.load(Ordering::Acquire) => Report::Parked,
         Ok(()) => Report::Up,
         Err(why) => {
             record.why.call_once(|| why);
@@ -59,7 +59,7 @@ fn ready(record: &Record) -> Result<(), Broken> {
         return Err(Broken::Lacks(feature));
     }
     record.call.reach(Stage::Checks);
-    if !record.park {
+    if !record.park.load(Ordering::Acquire) {
         // Reachable before it reports, so that whoever finds it up can send to it.
         apic::join();
         time::init_cpu_timer();

@@ -10,7 +10,7 @@ mod flush;
 mod trampoline;
 mod tsc;
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,6 +23,7 @@ use super::cpu::checks::{self, Differences};
 use super::cpu::percpu::{self, MAX_CPUS, PerCpu};
 use super::cpu::{features, nmi, stacks};
 use super::paging::{self, StackKind};
+use super::virt::Backend;
 use super::{acpi, apic, asm, boot, bring_up, time};
 use crate::machine::CpuId;
 use crate::{error, info, warn};
@@ -70,8 +71,8 @@ pub struct SmpOptions {
 #[repr(C)]
 struct Record {
     apic_id: u32,
-    /// Sleeps for ever once it is ready.
-    park: bool,
+    /// Stops once it is ready.
+    park: AtomicBool,
     fault: Option<ApFault>,
     stack_top: u64,
     block: &'static PerCpu,
@@ -114,12 +115,19 @@ pub fn start_aps(options: &SmpOptions) -> u32 {
     for group in records.chunks(group) {
         start_group(group, page, init_at, delays);
     }
-    let parked = records.iter().filter(|r| settle(r)).count();
+    RECORDS.call_once(|| records);
+    let parked: Vec<&Record> = records.iter().filter(|r| settle(r)).collect();
+    for record in &parked {
+        // They are numbered after those that work.
+        record.block.halted.store(true, Ordering::Release);
+        let _ = percpu::publish(record.block);
+    }
+    let parked = parked.len();
     tell_differences(records);
     tsc::judge();
     apic::settle(acpi::madt().map_or(0, |m| m.mentioned()));
     let us = (time::now_ns() - start) / 1000;
-    let up = percpu::count();
+    let up = percpu::online_count();
     info!(
         "Brought up {up} CPUs in {}.{:03} ms{}",
         us / 1000,
@@ -191,7 +199,7 @@ fn records(wanted: &[Wanted], options: &SmpOptions) -> Option<&'static [Record]>
         let faults = options.faults.iter().flatten();
         records.push(Record {
             apic_id: cpu.apic_id,
-            park: *park,
+            park: AtomicBool::new(*park),
             fault: faults.copied().find(|f| f.0 == cpu.apic_id).map(|f| f.1),
             stack_top: stack as u64,
             block,
@@ -263,6 +271,7 @@ fn settle(record: &'static Record) -> bool {
         Ok(Report::Up) => {
             // The selection is no longer than the table.
             let _ = percpu::publish(record.block);
+            record.block.set_online(true);
             apic::enlist(record.block);
         }
         Ok(Report::Parked) => return true,
@@ -313,6 +322,57 @@ fn tell_differences(records: &[Record]) {
             r.apic_id
         );
     }
+}
+
+/// The CPUs that were started at boot, for starting them again.
+static RECORDS: spin::Once<&'static [Record]> = spin::Once::new();
+
+/// Starts a CPU that stopped by [`stop_this_cpu`], or was parked, and waits for its report. The caller sees to it that one CPU
+/// is started at a time. The error is the end of a sentence.
+pub(super) fn start_again(block: &'static PerCpu) -> Result<(), &'static str> {
+    if !block.halted.load(Ordering::Acquire) {
+        return Err("it has not stopped");
+    }
+    let records = RECORDS.get().copied().unwrap_or_default();
+    let record = records
+        .iter()
+        .find(|r| core::ptr::eq(r.block, block))
+        .ok_or("it was not started at boot")?;
+    if block.virt.load(Ordering::Relaxed) == 0 {
+        bring_up::prepare_virtualization(block)?;
+    }
+    if !record.call.reopen() {
+        return Err("it was given up when it did not start in time");
+    }
+    record.park.store(false, Ordering::Release);
+    let _ = block.take_vector();
+    let page = (boot::trampoline_page().0 >> 12) as u8;
+    start_group(core::slice::from_ref(record), page, None, needs_delays());
+    match record.call.close() {
+        Ok(Report::Up) => {
+            tsc::judge();
+            apic::enlist(block);
+            block.halted.store(false, Ordering::Release);
+            Ok(())
+        }
+        Ok(_) => Err("it failed the checks"),
+        Err(_) => {
+            nmi::show(block);
+            Err("it did not start in time")
+        }
+    }
+}
+
+/// Stops this CPU until it is started again: out of reach of messages, without its timer, out of virtualization, so that INIT
+/// reaches it.
+pub(super) fn stop_this_cpu(backend: Backend) -> ! {
+    let block = percpu::this();
+    time::set_timer(None);
+    apic::leave(block);
+    block.vectors.clear();
+    backend.disable_this_cpu();
+    block.halted.store(true, Ordering::Release);
+    asm::stop()
 }
 
 /// Lets the other CPUs go on into `entry`. Boot CPU, once.

@@ -63,6 +63,14 @@ impl Backend {
         }
     }
 
+    /// Turns virtualization off for the calling CPU, which runs no guest any more.
+    pub fn disable_this_cpu(self) {
+        match self {
+            #[cfg(CONFIG_AMD)]
+            Backend::Svm => svm::disable_this_cpu(),
+        }
+    }
+
     /// Makes what a CPU needs that has not started, so that many can start at once without a lock.
     #[cfg_attr(
         not(CONFIG_AMD),

@@ -69,6 +69,12 @@ pub fn enable_this_cpu() -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Turns SVM off for this CPU.
+pub fn disable_this_cpu() {
+    // SAFETY: EFER keeps all other bits; no guest runs here, and none will before `enable_this_cpu`.
+    unsafe { wrmsr(MSR_EFER, rdmsr(MSR_EFER) & !EFER_SVME) };
+}
+
 /// Makes the pages of a CPU that has not started, so that it need not take the allocator's lock; or of this one.
 pub fn prepare(cpu: &PerCpu) -> Result<(), &'static str> {
     let capabilities = CAPABILITIES.get().ok_or("AMD-V was not detected")?;

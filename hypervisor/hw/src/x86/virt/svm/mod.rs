@@ -15,7 +15,7 @@ use x86_model::virt::svm::{
 
 use crate::x86::asm::{cpuid, has_leaf, rdmsr};
 
-pub use cpu::{enable_this_cpu, prepare};
+pub use cpu::{disable_this_cpu, enable_this_cpu, prepare};
 pub use vcpu::SvmVcpu;
 
 /// What the CPUs can do; taken from the boot CPU.
