@@ -46,6 +46,9 @@ impl System for Fake {
             .copied()
             .ok_or_else(missing)
     }
+    fn is_program(&mut self, path: &Path) -> bool {
+        path == Path::new("/etc/xen/scripts/block")
+    }
     fn attach_loop(&mut self, file: &Path, read_only: bool) -> io::Result<u32> {
         let mut machine = self.0.borrow_mut();
         if machine.no_loops {
@@ -317,17 +320,22 @@ fn two_writers_need_a_word() {
 
 #[test]
 fn scripts_of_the_toolstack_are_left_alone() {
-    let mut bench = Bench::new(NO_MANNER);
-    bench.store.set("/libxl/disable_udev", "1");
-    bench.disk(A, "/srv/a.img", "w");
-    assert_eq!(bench.get(A, "hotplug-status"), None);
-    let mut bench = Bench::new(Manner {
-        always: true,
-        ..NO_MANNER
-    });
-    bench.store.set("/libxl/disable_udev", "1");
-    bench.disk(A, "/srv/a.img", "w");
-    assert_eq!(bench.get(A, "hotplug-status").as_deref(), Some("connected"));
+    // Only one that is there is run by somebody.
+    for (script, always, served) in [
+        ("/etc/xen/scripts/block", false, false),
+        ("/etc/xen/scripts/block", true, true),
+        ("/etc/xen/scripts/none", false, true),
+        ("", false, true),
+    ] {
+        let mut bench = Bench::new(Manner {
+            always,
+            ..NO_MANNER
+        });
+        bench.store.set(&path(A, "script"), script);
+        bench.disk(A, "/srv/a.img", "w");
+        let status = bench.get(A, "hotplug-status");
+        assert_eq!(status.is_some(), served, "{script} {always}");
+    }
 }
 
 #[test]
@@ -450,7 +458,9 @@ fn a_directory_that_went_does_not_come_back() {
 #[test]
 fn as_a_script() {
     let mut bench = Bench::new(NO_MANNER);
-    bench.store.set("/libxl/disable_udev", "1");
+    bench
+        .store
+        .set(&path(A, "script"), "/etc/xen/scripts/block");
     bench.disk(A, "/srv/a.img", "w");
     let (mut client, mut fake) = (Client::fake(&bench.store), bench.fake.clone());
     let mut run = |name: &str, step: &str, path: Option<&str>| {

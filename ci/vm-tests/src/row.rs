@@ -86,6 +86,8 @@ pub struct VmTest {
     pub needs_xen: bool,
     /// dom0 has our programs.
     pub tools: bool,
+    /// dom0 is run by our init and services, and has a guest.
+    pub system: bool,
     /// dom0 has Debian's toolstack, and a guest.
     pub debian: bool,
     /// The named configuration that is booted instead of the usual build.
@@ -114,6 +116,7 @@ impl VmTest {
             repeat: 1,
             needs_xen: false,
             tools: false,
+            system: false,
             debian: false,
             defconfig: None,
         }
@@ -128,6 +131,12 @@ impl VmTest {
     /// With our programs in dom0.
     pub fn tools(mut self) -> Self {
         self.tools = true;
+        self
+    }
+
+    /// With our init, services and a guest in dom0.
+    pub fn system(mut self) -> Self {
+        self.system = true;
         self
     }
 

@@ -20,6 +20,8 @@ pub struct Contents<'a> {
     pub scripts: &'a Path,
     /// More files: path in the RAM disk, permission bits, source.
     pub extra: &'a [(String, u32, PathBuf)],
+    /// Symbolic links: path in the RAM disk, what it leads to. `/init` is one; without it, it is the script.
+    pub links: &'a [(&'a str, &'a str)],
     /// Directories whose files go in as they lie there, symbolic links too.
     pub trees: &'a [Tree<'a>],
 }
@@ -39,7 +41,8 @@ pub fn build(contents: &Contents<'_>) -> Result<Vec<u8>> {
         |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
     let mut cpio = Cpio::new();
     for dir in [
-        "bin", "sbin", "proc", "sys", "dev", "tmp", "run", "root", "mnt", "etc", "var", "xt/tests",
+        "bin", "sbin", "proc", "sys", "dev", "tmp", "run", "root", "mnt", "etc", "var", "var/lib",
+        "var/log", "xt/tests",
     ] {
         cpio.dir(dir);
     }
@@ -52,7 +55,7 @@ pub fn build(contents: &Contents<'_>) -> Result<Vec<u8>> {
     for path in sorted(contents.scripts)? {
         let name = file_name(&path);
         let place = match name.as_str() {
-            "init" => "/init".to_owned(),
+            "init" => "/xt/init".to_owned(),
             "lib.sh" => "/xt/lib.sh".to_owned(),
             _ => format!("/xt/tests/{name}"),
         };
@@ -70,6 +73,12 @@ pub fn build(contents: &Contents<'_>) -> Result<Vec<u8>> {
     }
     for (place, mode, source) in contents.extra {
         cpio.file(place, *mode, &read(source)?);
+    }
+    for (place, target) in contents.links {
+        cpio.link(place, target);
+    }
+    if contents.links.iter().all(|(place, _)| *place != "/init") {
+        cpio.link("/init", "xt/init");
     }
     for tree in contents.trees {
         add_tree(&mut cpio, tree, "")?;

@@ -118,6 +118,14 @@ pub fn initrd(kernel: &Kernel) -> Result<PathBuf> {
 
 /// The same with our programs in it, which are built for that.
 pub fn initrd_with_tools(kernel: &Kernel) -> Result<PathBuf> {
+    ram_disk(kernel, "-tools", &programs()?, &[])
+}
+
+/// Names under which the services' program is called.
+const SERVICES: &[&str] = &["xenstored", "xenconsoled", "devd", "xen-init-dom0"];
+
+/// Our programs for dom0, built.
+fn programs() -> Result<Vec<(String, u32, PathBuf)>> {
     let mut cargo = exec::cargo();
     cargo.args([
         "build",
@@ -136,13 +144,37 @@ pub fn initrd_with_tools(kernel: &Kernel) -> Result<PathBuf> {
     }
     exec::step("build the programs of dom0", cargo)?;
     let built = paths::target().join(target).join("tools");
-    let programs = [
-        ("xenstored", "dom0-shim"),
-        ("xenstore", "xenstore"),
-        ("xl", "xl"),
-    ];
-    let extra = programs.map(|(name, file)| (format!("/sbin/{name}"), 0o755, built.join(file)));
-    ram_disk(kernel, "-tools", &extra, &[])
+    let programs = ["dom0-shim", "xenstore", "xl"];
+    Ok(programs
+        .map(|name| (format!("/sbin/{name}"), 0o755, built.join(name)))
+        .to_vec())
+}
+
+/// dom0 as our toolstack's home: `dom0-shim init` is process 1, services run, and there is a guest to begin with. With
+/// Debian's toolstack beside it if asked for.
+pub fn initrd_with_system(kernel: &Kernel, debian: bool) -> Result<PathBuf> {
+    let mut extra = programs()?;
+    extra.extend(guest_files(kernel)?);
+    let system = paths::root().join("ci/vm-tests/system");
+    for (place, file) in [
+        ("/etc/dom0-init.conf", "dom0-init.conf"),
+        ("/etc/profile", "profile"),
+        ("/etc/xen/sample.cfg", "sample.cfg"),
+    ] {
+        extra.push((place.into(), 0o644, system.join(file)));
+    }
+    let tree;
+    let kept = if debian {
+        tree = setup::kept_tree("debian-xl")?;
+        Some(initramfs::Tree {
+            dir: &tree.0,
+            keep: &tree.1,
+        })
+    } else {
+        None
+    };
+    let suffix = if debian { "-mixed" } else { "-system" };
+    ram_disk(kernel, suffix, &extra, kept.as_slice())
 }
 
 /// The same with Debian's unmodified toolstack in it, and a guest.
@@ -178,6 +210,7 @@ pub fn guest_initrd(kernel: &Kernel) -> Result<PathBuf> {
         modules: GUEST_MODULES,
         scripts: &paths::root().join("ci/vm-tests/guest"),
         extra: &[],
+        links: &[],
         trees: &[],
     };
     write_if_changed(&out, &initramfs::build(&contents)?)?;
@@ -192,11 +225,21 @@ fn ram_disk(
 ) -> Result<PathBuf> {
     let name = format!("initrd-{}{suffix}.gz", kernel.series);
     let out = paths::target().join("image").join(name);
+    let has = |name: &str| extra.iter().any(|(place, ..)| place == name);
+    let mut links = Vec::new();
+    let services: Vec<String> = SERVICES.iter().map(|s| format!("/sbin/{s}")).collect();
+    if has("/sbin/dom0-shim") {
+        links.extend(services.iter().map(|s| (s.as_str(), "dom0-shim")));
+    }
+    if has("/etc/dom0-init.conf") {
+        links.push(("/init", "sbin/dom0-shim"));
+    }
     let contents = initramfs::Contents {
         kernel,
         modules: &[],
         scripts: &scripts(),
         extra,
+        links: &links,
         trees,
     };
     write_if_changed(&out, &initramfs::build(&contents)?)?;

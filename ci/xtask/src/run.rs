@@ -9,6 +9,9 @@ use vmtest::kernels::{self, Kernel};
 use vmtest::machine::Firmware;
 use vmtest::{paths, qemu};
 
+/// The rest is for guests.
+const DOM0_MEMORY: &str = "dom0_mem=1G";
+
 /// Options of `run`.
 #[derive(clap::Args)]
 pub struct Args {
@@ -51,12 +54,15 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<bool> {
     setup::ensure(Need::Machines)?;
     let kernel = Kernel::find(&args.kernel)?;
-    let initrd = media::initrd(&kernel)?;
     let on = match (args.peer, args.native, args.direct) {
         (true, ..) => On::Xen,
         (_, true, _) => On::Bare,
         (.., true) => On::XenolithDirect,
         _ => On::Xenolith,
+    };
+    let initrd = match on {
+        On::Bare => media::initrd(&kernel)?,
+        _ => media::initrd_with_system(&kernel, false)?,
     };
     let mut machine = media::machine(&args.machine, on)?;
     machine.cpus = args.cpus;
@@ -71,10 +77,12 @@ pub fn run(args: &Args) -> Result<bool> {
         On::Bare => kernel.image.clone(),
         On::Xenolith | On::XenolithDirect => build::build(&build::Args::default())?,
     };
+    // What is said later counts.
+    let cmdline = format!("{DOM0_MEMORY} {}", args.cmdline);
     let plan = Plan {
         on,
         hypervisor: &hypervisor,
-        cmdline: &args.cmdline,
+        cmdline: &cmdline,
         kernel: &kernel.image,
         initrd: &initrd,
         dom0_cmdline: &args.dom0_cmdline,

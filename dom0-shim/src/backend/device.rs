@@ -116,11 +116,7 @@ impl Device {
     }
 }
 
-/// A node's value as text, if there is one.
-///
-/// # Errors
-/// The store does not answer.
-pub fn value(store: &mut Client, path: &str) -> Result<Option<String>> {
+fn value(store: &mut Client, path: &str) -> Result<Option<String>> {
     let bytes = optional(store.read(Transaction::NONE, path))?;
     Ok(bytes.and_then(|b| String::from_utf8(b).ok()))
 }

@@ -1,14 +1,13 @@
 //! All devices that the store names: each is connected when its nodes are complete, and let go when they go.
 
-use super::device::{CLOSED, CLOSING, Device, INIT_WAIT, Kind, value};
+use super::device::{CLOSED, CLOSING, Device, INIT_WAIT, Kind};
 use super::disk::{self, Outcome};
 use super::system::System;
 use super::vif::{self, Vif};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use xen_sys::xenstore::{Client, Result};
 
-/// Set by Xen's toolstack when it runs scripts for the devices itself.
-const SCRIPTS: &str = "/libxl/disable_udev";
 /// Tokens of watches.
 const TOKEN: &str = "backend";
 
@@ -28,7 +27,7 @@ enum Held {
 pub struct Manner {
     /// A bridge that is not there is made.
     pub make_bridges: bool,
-    /// Devices are served also if the toolstack runs scripts itself.
+    /// Devices are served also if they name a script that the toolstack runs.
     pub always: bool,
 }
 
@@ -119,8 +118,9 @@ impl<S: System> Glue<S> {
         if state == CLOSING || self.held.contains_key(&device) {
             return Ok(());
         }
-        if !self.manner.always && value(store, SCRIPTS)?.is_some_and(|v| !v.is_empty() && v != "0")
-        {
+        // Xen's toolstack names a script and runs it itself.
+        let script = device.read(store, "script")?.unwrap_or_default();
+        if !self.manner.always && self.system.is_program(Path::new(&script)) {
             return Ok(());
         }
         // An earlier run of this program did it.

@@ -41,6 +41,11 @@ impl System for Linux {
         }
     }
 
+    fn is_program(&mut self, path: &Path) -> bool {
+        path.is_absolute()
+            && std::fs::metadata(path).is_ok_and(|d| d.is_file() && d.mode() & 0o111 != 0)
+    }
+
     fn attach_loop(&mut self, file: &Path, read_only: bool) -> io::Result<u32> {
         loopdev::attach(file, read_only)
     }

@@ -14,7 +14,7 @@ const OPTIONS: &[cli::Row] = &[
         "always",
         'a',
         "",
-        "serve devices also while Xen's toolstack runs scripts for them",
+        "serve devices also if they name a script",
     ),
 ];
 

@@ -21,6 +21,9 @@ pub trait System {
     /// There is nothing, or something else.
     fn target(&mut self, path: &Path) -> io::Result<Target>;
 
+    /// Whether a path is that of a program.
+    fn is_program(&mut self, path: &Path) -> bool;
+
     /// Makes a block device of a file; its number among loop devices.
     ///
     /// # Errors

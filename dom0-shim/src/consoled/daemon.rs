@@ -2,6 +2,7 @@
 
 use super::consoles::{Consoles, Key};
 use super::host::Host;
+use super::hvlog::HypervisorLog;
 use super::options::Options;
 use super::xen::{Machine, News};
 use crate::signals::{Signal, Signals};
@@ -29,6 +30,7 @@ pub fn run(
     let signals = Signals::catch(&[Signal::End, Signal::Reopen])
         .map_err(|e| format!("signals cannot be caught: {e}"))?;
     let (pid_file, overflow) = (options.pid_file.clone(), options.overflow);
+    let log = HypervisorLog::open(&options);
     let mut machine =
         Machine::open(options, say).map_err(|e| format!("{e}; is this a control domain?"))?;
     let start = Instant::now();
@@ -49,7 +51,12 @@ pub fn run(
         machine,
         signals,
         retry: Instant::now(),
+        log: None,
     };
+    match log {
+        Ok(log) => daemon.log = log,
+        Err(text) => daemon.machine.say(&text),
+    }
     daemon.consoles.scan(Instant::now(), &mut daemon.machine);
     ready();
     let result = daemon.turns();
@@ -64,6 +71,7 @@ struct Daemon {
     signals: Signals,
     /// When the store is looked for, if it is gone.
     retry: Instant,
+    log: Option<HypervisorLog>,
 }
 
 /// What happened.
@@ -81,7 +89,10 @@ impl Daemon {
             if ready.signal {
                 for signal in self.signals.take() {
                     match signal {
-                        Signal::Reopen => self.consoles.reopen_logs(),
+                        Signal::Reopen => {
+                            self.consoles.reopen_logs();
+                            self.log.iter_mut().for_each(HypervisorLog::reopen);
+                        }
                         _ => return Ok(()),
                     }
                 }
@@ -100,6 +111,12 @@ impl Daemon {
             }
             self.store_turn(now);
             self.consoles.tick(now, &mut self.machine);
+            if let Some(Err(error)) = self.log.as_mut().map(|l| l.tick(now)) {
+                self.machine.say(&format!(
+                    "the hypervisor's log is not followed any more: {error}"
+                ));
+                self.log = None;
+            }
         }
     }
 
@@ -136,7 +153,8 @@ impl Daemon {
         let store = self.machine.store();
         let retry = store.is_none().then_some(self.retry);
         let news = store.is_some_and(|s| s.has_event()).then_some(now);
-        let deadline = [self.consoles.deadline(now), retry, news]
+        let log = self.log.as_ref().map(HypervisorLog::due);
+        let deadline = [self.consoles.deadline(now), retry, news, log]
             .into_iter()
             .flatten()
             .min();

@@ -128,6 +128,7 @@ impl Runner {
             line += &format!(" xt.bytes={} xt.md5={md5}", u64::from(test.disk_mib) << 20);
         }
         let with_tools = match (test.tools, test.debian) {
+            _ if test.system => Some(media::initrd_with_system(kernel, test.debian)?),
             (true, _) => Some(media::initrd_with_tools(kernel)?),
             (_, true) => Some(media::initrd_with_debian(kernel)?),
             _ => None,

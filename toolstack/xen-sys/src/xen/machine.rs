@@ -113,8 +113,15 @@ impl Xen {
     /// # Errors
     /// The hypervisor's.
     pub fn console(&self, clear: bool) -> io::Result<Vec<u8>> {
-        let mut text = Vec::new();
-        let (mut index, mut buffer) = (0, vec![0u8; CONSOLE]);
+        Ok(self.console_from(0, clear)?.0)
+    }
+
+    /// The hypervisor's log from a place on, emptied afterwards if `clear`; and the place at which it ends.
+    ///
+    /// # Errors
+    /// The hypervisor's.
+    pub fn console_from(&self, mut index: u32, clear: bool) -> io::Result<(Vec<u8>, u32)> {
+        let (mut text, mut buffer) = (Vec::new(), vec![0u8; CONSOLE]);
         loop {
             let mut own = ReadConsole {
                 clear: clear.into(),
@@ -130,7 +137,7 @@ impl Xen {
             self.do_sysctl(op::READCONSOLE, &mut own, &mut [slot])?;
             let count = (own.count as usize).min(CONSOLE);
             if count == 0 {
-                return Ok(text);
+                return Ok((text, index));
             }
             text.extend_from_slice(&buffer[..count]);
             index = own.index;
