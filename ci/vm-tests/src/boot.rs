@@ -47,6 +47,21 @@ pub fn rows() -> Vec<VmTest> {
         ]),
         VmTest::new("boot/sysfs", Quick).script("sysfs").needs_xen(),
         VmTest::new("soak/boot-smp2", Full).script("boot"),
+        // For `cargo xtask soak --test`: is a CPU ever missing?
+        VmTest::new("soak/boot-smp16", Full)
+            .cpus(16)
+            .direct()
+            .cmdline("dom0_max_vcpus=2")
+            .steps(&[Step::See("Brought up 16 CPUs"), Step::See(READY)])
+            .extra_time(120)
+            .needs_xen(),
+        VmTest::new("soak/boot-smp64", Full)
+            .cpus(64)
+            .direct()
+            .cmdline("dom0_max_vcpus=2")
+            .steps(&[Step::See("Brought up 64 CPUs"), Step::See(READY)])
+            .extra_time(300)
+            .needs_xen(),
         VmTest::new("soak/five-boots", Normal)
             .script("boot")
             .direct()

@@ -115,6 +115,15 @@ pub fn rows() -> Vec<VmTest> {
             .devices(WIDE)
             .dom0_cmdline(MSI)
             .steps(&[Step::See("to APIC 0x12b vector")]),
+        // The administrator's word about where the IO-APIC is goes before the table's.
+        on("amd-ioapic-source", Full, "iommu-amd")
+            .cmdline("ivrs_ioapic[0]=00:14.0 iommu=debug loglvl=all guest_loglvl=all")
+            .script("boot")
+            .steps(&[
+                Step::See("IO-APIC 0: its source is 0000:00:14.0 (ivrs_ioapic)"),
+                Step::See(AMD),
+                Step::See("Remapping: 0000:00:14.0 pin entry"),
+            ]),
         // A DMAR table whose unit is not there.
         on("silent-unit", Normal, "q35")
             .devices(&["-acpitable", "sig=DMAR,rev=1,data={machines}/dmar-silent.bin"])

@@ -10,6 +10,7 @@ mod iommu;
 mod power;
 mod refuse;
 mod row;
+mod scale;
 mod screen;
 mod smp;
 mod tools;
@@ -26,6 +27,7 @@ pub fn all() -> Vec<VmTest> {
     rows.extend(screen::rows());
     rows.extend(power::rows());
     rows.extend(smp::rows());
+    rows.extend(scale::rows());
     rows.extend(devices::rows());
     rows.extend(iommu::rows());
     rows.extend(tools::rows());

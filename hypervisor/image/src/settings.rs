@@ -110,6 +110,7 @@ pub fn cpus(o: &Options) -> CpuOptions {
             qinval: o.iommu.qinval,
             verbose: o.iommu.verbosity >= Verbosity::Verbose,
             debug: o.iommu.verbosity >= Verbosity::Debug,
+            ioapics: o.ivrs_ioapics.map(|s| s.map(|s| (s.id, s.source))),
         },
     }
 }

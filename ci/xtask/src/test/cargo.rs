@@ -3,6 +3,7 @@
 use super::Peer;
 use super::report::Report;
 use crate::{exec, micro, setup, ui};
+use std::path::Path;
 use std::process::Command;
 
 /// `cargo fmt --check`.
@@ -33,16 +34,19 @@ pub fn clippy_host(report: &mut Report) {
     simple(report, "clippy/host", cargo, "see above");
 }
 
-/// Clippy over the image for bare metal.
-pub fn clippy_metal(report: &mut Report) {
+/// Clippy over the image for bare metal, with the usual configuration or that of a file.
+pub fn clippy_metal(name: &str, config: Option<&Path>, report: &mut Report) {
     if let Some(reason) = setup::missing_component("clippy", "clippy") {
-        return report.skip("clippy/metal", &reason);
+        return report.skip(name, &reason);
     }
     let mut cargo = exec::cargo();
     cargo.args(["clippy", "-p", "hv-image", "--quiet"]);
     setup::metal_target_flags(&mut cargo);
     cargo.args(["--", "-D", "warnings"]);
-    simple(report, "clippy/metal", cargo, "see above");
+    if let Some(file) = config {
+        cargo.env("KCONFIG_CONFIG", file);
+    }
+    simple(report, name, cargo, "see above");
 }
 
 fn simple(report: &mut Report, name: &str, command: Command, hint: &str) {

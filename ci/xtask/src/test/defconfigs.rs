@@ -1,21 +1,28 @@
 //! The named configurations: right and minimal, what they change for callers, and their images for the VM tests.
 
+use super::cargo;
 use super::report::Report;
 use crate::{build, config, exec, setup};
 use std::collections::BTreeMap;
 use vm_tests::VmTest;
 
-/// `kconfig/NAME`: the file has no mistake and no line too many, and the host test of what a build's choices change holds.
+/// `kconfig/NAME`: the file has no mistake and no line too many, the host test of what a build's choices change holds, and
+/// clippy finds nothing in the image for bare metal (only the hypervisor's own crates are checked again; the usual
+/// configuration's image is `clippy/metal`).
 pub fn check(name: &str, report: &mut Report) {
     let row = format!("kconfig/{name}");
     if let Err(why) = config::check_minimal(name) {
         return report.add(&row, Err(why));
     }
-    let mut cargo = exec::cargo();
-    cargo.args(["test", "--quiet", "-p", "hv-core", "--test", "build_config"]);
-    cargo.env("KCONFIG_CONFIG", config::defconfig_file(name));
-    let result = exec::step(&row, cargo);
+    let mut test = exec::cargo();
+    test.args(["test", "--quiet", "-p", "hv-core", "--test", "build_config"]);
+    test.env("KCONFIG_CONFIG", config::defconfig_file(name));
+    let result = exec::step(&row, test);
     report.add(&row, result.map(drop).map_err(|e| format!("{e:#}")));
+    if name != "default" {
+        let lint = format!("kconfig/{name}/clippy");
+        cargo::clippy_metal(&lint, Some(&config::defconfig_file(name)), report);
+    }
 }
 
 /// Name of [`wrong_lines`].

@@ -115,7 +115,7 @@ pub fn run(args: &Args) -> Result<bool> {
         match *check {
             "fmt" => cargo::fmt(&mut report),
             "clippy/host" => cargo::clippy_host(&mut report),
-            "clippy/metal" => cargo::clippy_metal(&mut report),
+            "clippy/metal" => cargo::clippy_metal(check, None, &mut report),
             "lint" => lints::report(&mut |name, findings| {
                 let ok = findings.is_empty();
                 report.add(

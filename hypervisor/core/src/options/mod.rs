@@ -91,6 +91,8 @@ pub struct Options {
     pub acpi: Acpi,
     /// IOMMU use.
     pub iommu: Iommu,
+    /// `ivrs_ioapic[..]`: sources of IO-APICs that the firmware's table has wrong.
+    pub ivrs_ioapics: [Option<IoApicSource>; 8],
     /// Bounds of grant tables.
     pub grants: Limits,
     /// The scheduler.
@@ -135,6 +137,7 @@ impl Default for Options {
             noapic: false,
             acpi: Acpi::default(),
             iommu: Iommu::default(),
+            ivrs_ioapics: [None; 8],
             grants: Limits::default(),
             sched: Scheduler::Credit2,
             sched_tslice_ms: None,
@@ -172,6 +175,10 @@ impl Options {
             Some((name, value)) => (name, Some(value)),
             None => (word, None),
         };
+        let (name, index) = match name.strip_suffix(']').and_then(|n| n.split_once('[')) {
+            Some((name, index)) => (name, Some(index)),
+            None => (name, None),
+        };
         // A name that itself starts with "no" (noreboot, no-real-mode) is found before the prefix is taken off.
         let (spec, negated) = match table::find(name) {
             Some(spec) => (spec, false),
@@ -184,7 +191,18 @@ impl Options {
                 })?,
         };
         match spec.effect {
-            Effect::Set(set) => set(self, Arg { negated, value }).map_err(Why::Malformed),
+            Effect::Set(set) => {
+                // Brackets mean something for a few options, which ask for them.
+                let arg = Arg {
+                    index,
+                    negated,
+                    value,
+                };
+                if index.is_some() && !spec.syntax.starts_with('[') {
+                    return Err(Why::Malformed(String::from("takes no brackets")));
+                }
+                set(self, arg).map_err(Why::Malformed)
+            }
             Effect::Silent => Ok(()),
             Effect::None(reason) => Err(Why::NoEffect(reason)),
         }

@@ -86,6 +86,8 @@ pub static OPTIONS: &[Spec] = &[
     none("hap", BOOL, "nested paging is always used"),
     set("iommu", "= <boolean> | List of [ required | verbose | debug | intremap | intpost | qinval | amd-iommu-perdev-intremap ]", "Use of the IOMMU.", iommu),
     set("ipi-bench", "= <number>", "Measure so many TLB flushes on other CPUs at boot.", |o, a| { o.ipi_bench = a.number()?; Ok(()) }),
+    none("ivrs_hpet", "[<hpet>]= [<segment>:]<bus>:<device>.<function>", "the HPET's interrupt messages are not used"),
+    set("ivrs_ioapic", "[<ioapic>]= [<segment>:]<bus>:<device>.<function>", "The PCI function whose interrupts an IO-APIC's are, for AMD-Vi.", ivrs_ioapic),
     none("lapic", "", "the local APIC is always used"),
     set("loglvl", "= <level>[/<rate-limited level>]", "Which hypervisor messages are printed.", |o, a| { o.loglvl = LogLevels::parse(a.text()?)?; Ok(()) }),
     set("maxcpus", "= <number>", "Use at most that many CPUs.", |o, a| { o.maxcpus = Some(a.number()?); Ok(()) }),
@@ -294,6 +296,19 @@ fn dom0(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
         }
         Ok(true)
     })
+}
+
+fn ivrs_ioapic(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
+    let new = IoApicSource::parse(arg.index, arg.text()?)?;
+    let list = &mut o.ivrs_ioapics;
+    let same = |s: &Option<IoApicSource>| s.is_some_and(|s| s.id == new.id);
+    let at = list
+        .iter()
+        .position(same)
+        .or_else(|| list.iter().position(Option::is_none))
+        .ok_or("more than eight of them")?;
+    list[at] = Some(new);
+    Ok(())
 }
 
 fn iommu(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {

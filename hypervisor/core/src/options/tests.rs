@@ -317,6 +317,38 @@ fn warnings_name_the_option_and_the_reason() {
 }
 
 #[test]
+fn sources_of_ioapics() {
+    let (o, w) = Options::parse(
+        b"ivrs_ioapic[4]=00:14.0 ivrs-ioapic[0x21]=0001:c0:1f.7 ivrs_ioapic[4]=0:0.1",
+    );
+    assert!(w.is_empty(), "{w:?}");
+    let found: Vec<_> = (o.ivrs_ioapics.iter().flatten())
+        .map(|s| (s.id, s.source.segment, s.source.bus, s.source.devfn))
+        .collect();
+    assert_eq!(found, [(4, 0, 0, 1), (0x21, 1, 0xc0, 0xff)]);
+    for bad in [
+        "ivrs_ioapic=00:14.0",
+        "ivrs_ioapic[]=00:14.0",
+        "ivrs_ioapic[256]=00:14.0",
+        "ivrs_ioapic[4]",
+        "ivrs_ioapic[4]=",
+        "ivrs_ioapic[4]=14.0",
+        "ivrs_ioapic[4]=00:20.0",
+        "ivrs_ioapic[4]=00:14.8",
+        "ivrs_ioapic[4]=100:14.0",
+        "ivrs_ioapic[4]=00:+4.0",
+        "maxcpus[3]=4",
+    ] {
+        let (o, w) = Options::parse(bad.as_bytes());
+        assert_eq!(w.len(), 1, "{bad}");
+        assert!(matches!(w[0].why, Why::Malformed(_)), "{bad}: {}", w[0]);
+        assert_eq!((o.ivrs_ioapics, o.maxcpus), ([None; 8], None));
+    }
+    let (_, w) = Options::parse(b"ivrs_hpet[0]=00:14.0");
+    assert!(matches!(w[0].why, Why::NoEffect(_)));
+}
+
+#[test]
 fn every_option_can_be_set_and_is_described_in_the_manual() {
     let page = include_str!("../../../../docs/man/hypervisor-options.7.md");
     for spec in OPTIONS {

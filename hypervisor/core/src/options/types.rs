@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use x86_model::pci::Bdf;
 
 use super::value::{bad_size, integer, size};
 
@@ -365,6 +366,46 @@ pub struct Acpi {
     pub force: bool,
     /// A line per processor and table.
     pub verbose: bool,
+}
+
+/// One `ivrs_ioapic[<id>]=[<segment>:]<bus>:<device>.<function>`, numbers in hexadecimal but for the id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoApicSource {
+    /// ACPI id of the IO-APIC.
+    pub id: u8,
+    /// The function that its interrupts come from.
+    pub source: Bdf,
+}
+
+impl IoApicSource {
+    /// Reads index and value.
+    pub fn parse(index: Option<&str>, value: &str) -> Result<Self, String> {
+        let id = index
+            .and_then(super::value::integer)
+            .and_then(|n| u8::try_from(n).ok())
+            .ok_or("needs the IO-APIC's ACPI id, 0 to 255, in brackets")?;
+        let source = pci_address(value)
+            .ok_or_else(|| format!("{value:?} is not [segment:]bus:device.function"))?;
+        Ok(Self { id, source })
+    }
+}
+
+/// `[segment:]bus:device.function` in hexadecimal, within the fields' ranges.
+fn pci_address(text: &str) -> Option<Bdf> {
+    let hex = |t: &str, most: u16| {
+        let digits = (1..=4).contains(&t.len()) && t.bytes().all(|c| c.is_ascii_hexdigit());
+        u16::from_str_radix(t, 16)
+            .ok()
+            .filter(|&n| digits && n <= most)
+    };
+    let (rest, function) = text.rsplit_once('.')?;
+    let (rest, device) = rest.rsplit_once(':')?;
+    let (segment, bus) = rest.rsplit_once(':').unwrap_or(("0", rest));
+    Some(Bdf {
+        segment: hex(segment, u16::MAX)?,
+        bus: hex(bus, 0xff)? as u8,
+        devfn: (hex(device, 0x1f)? << 3 | hex(function, 7)?) as u8,
+    })
 }
 
 /// `iommu=`.

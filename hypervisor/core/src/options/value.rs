@@ -6,6 +6,8 @@ use alloc::string::String;
 /// What an option was given: `no-` before its name, a value after `=`.
 #[derive(Clone, Copy, Debug)]
 pub struct Arg<'a> {
+    /// What stands in brackets behind the name.
+    pub index: Option<&'a str>,
     /// Written with `no-`.
     pub negated: bool,
     /// What follows `=`.

@@ -268,6 +268,29 @@ impl Ivrs {
         unit.range(id, id, bits, None);
     }
 
+    /// Sets the source of an IO-APIC's messages, whatever the table says. False if no unit has the segment. The unit is the one
+    /// with an entry for the device, else the segment's last, which is for all devices that no other is for.
+    pub fn set_ioapic(&mut self, id: u8, segment: u16, device: u16) -> bool {
+        let named = |u: &Unit| {
+            let one = |s: &Setting| s.first != 0 || s.last != u16::MAX;
+            let has = |s: &Setting| (s.first..=s.last).contains(&device);
+            u.settings.iter().any(|s| one(s) && has(s))
+        };
+        let of = |u: &&mut Unit| u.segment == segment;
+        let Some(at) = (self.units.iter())
+            .position(|u| u.segment == segment && named(u))
+            .or_else(|| self.units.iter().rposition(|u| u.segment == segment))
+        else {
+            return false;
+        };
+        // A number is one IO-APIC's in its segment, and another may be elsewhere.
+        for unit in self.units.iter_mut().filter(of) {
+            unit.ioapics.retain(|&(handle, _)| handle != id);
+        }
+        self.units[at].ioapics.push((id, device));
+        true
+    }
+
     /// The segment and device id of an IO-APIC's messages, by its ACPI id.
     pub fn ioapic(&self, id: u8) -> Option<(u16, u16)> {
         self.units.iter().find_map(|u| {

@@ -178,6 +178,43 @@ fn an_iommu_may_lack_an_ioapic_and_name_one_twice() {
 }
 
 #[test]
+fn the_administrator_knows_an_ioapics_source_better() {
+    let t = table(&[
+        ivhd(
+            0x11,
+            0x02,
+            0xfed8_0000,
+            0,
+            &[special(4, 0xa0, 1, 0), entry(2, 0x98, 0)],
+        ),
+        ivhd(0x11, 0x4002, 0xfed9_0000, 0, &[special(5, 0x40a0, 1, 0)]),
+    ]);
+    let mut t = parse(&t).unwrap();
+    assert_eq!(t.ioapic(4), Some((0, 0xa0)));
+    // Wrong in the table: of the unit that has the device.
+    assert!(t.set_ioapic(4, 0, 0x98));
+    assert_eq!(
+        (t.ioapic(4), t.units[0].ioapics.len()),
+        (Some((0, 0x98)), 1)
+    );
+    // Missing in the table: of the segment's last unit.
+    assert!(t.set_ioapic(9, 0, 0x1234));
+    assert_eq!(
+        (t.ioapic(9), t.units[1].ioapics.len()),
+        (Some((0, 0x1234)), 2)
+    );
+    // Moved from one unit to another.
+    assert!(t.set_ioapic(5, 0, 0xa0));
+    assert_eq!(
+        (t.ioapic(5), t.units[1].ioapics.len()),
+        (Some((0, 0xa0)), 1)
+    );
+    let before = t.clone();
+    assert!(!t.set_ioapic(4, 7, 0xa0));
+    assert_eq!(t, before);
+}
+
+#[test]
 fn wrong_lengths_are_named_and_end_the_parse() {
     for (bad, length) in [(vec![0x11u8, 0, 0, 0], 0), (vec![0x20, 0, 99, 0], 99)] {
         let kind = bad[0];

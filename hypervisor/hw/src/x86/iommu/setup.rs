@@ -35,6 +35,8 @@ pub struct IommuOptions {
     pub verbose: bool,
     /// Log every change of an entry.
     pub debug: bool,
+    /// IO-APICs, by ACPI id, whose source is not what IVRS says.
+    pub ioapics: [Option<(u8, Bdf)>; 8],
 }
 
 impl Default for IommuOptions {
@@ -46,6 +48,7 @@ impl Default for IommuOptions {
             qinval: true,
             verbose: false,
             debug: false,
+            ioapics: [None; 8],
         }
     }
 }
@@ -90,7 +93,18 @@ pub fn init(
         stray_ioapic: None,
     };
     let dmar = acpi::table(b"DMAR").and_then(|t| dmar::parse(&t.bytes));
-    let ivrs = acpi::table(b"IVRS").and_then(|t| ivrs::parse(&t.bytes));
+    let mut ivrs = acpi::table(b"IVRS").and_then(|t| ivrs::parse(&t.bytes));
+    for (id, source) in options.ioapics.into_iter().flatten() {
+        let device = requester::id(source);
+        match ivrs
+            .as_mut()
+            .map(|i| i.set_ioapic(id, source.segment, device))
+        {
+            Some(true) => info!("IO-APIC {id}: its source is {source:?} (ivrs_ioapic)"),
+            Some(false) => warn!("ivrs_ioapic[{id}]: no unit has the segment of {source:?}"),
+            None => warn!("ivrs_ioapic[{id}] has no effect: there is no IVRS table"),
+        }
+    }
     let pins = ioapics.iter().map(|a| a.pins).sum();
     let entries = table_entries(cpus, u32::from(LAST_DEVICE - FIRST_DEVICE) + 1, pins);
     let (have, outcome) = match (dmar, ivrs) {
