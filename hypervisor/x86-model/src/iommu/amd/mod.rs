@@ -21,6 +21,8 @@ pub mod reg {
     pub const CONTROL: usize = 0x18;
     /// Extended features.
     pub const FEATURES: usize = 0x30;
+    /// The unit's own interrupt, where destinations have 32 bits ([`super::own_interrupt`]).
+    pub const OWN_INTERRUPT: usize = 0x170;
     /// Command buffer head.
     pub const COMMAND_HEAD: usize = 0x2000;
     /// Command buffer tail.
@@ -50,6 +52,9 @@ pub const GUEST_APIC: u64 = 1 << 17;
 /// Control: 32-bit destinations.
 pub const EXTENDED_IDS: u64 = 1 << 50;
 
+/// Control: the unit's own interrupts are those of its registers, not the message of its PCI function.
+pub const OWN_INTERRUPTS: u64 = 1 << 51;
+
 /// Status: the event log was full; it stops. Cleared by writing 1.
 pub const EVENT_OVERFLOW: u64 = 1 << 0;
 /// Status: an event was logged. Cleared by writing 1.
@@ -63,6 +68,12 @@ pub const COMMANDS_RUNNING: u64 = 1 << 4;
 pub const fn control_from_flags(flags: u8) -> u64 {
     let f = flags as u64;
     (f & 1) << 1 | (f >> 1 & 1) << 8 | (f >> 2 & 1) << 9 | (f >> 3 & 1) << 11
+}
+
+/// Value of [`reg::OWN_INTERRUPT`] for a vector of one CPU, fixed and physical.
+pub const fn own_interrupt(apic_id: u32, vector: u8) -> u64 {
+    let id = apic_id as u64;
+    (id & 0xff_ffff) << 8 | (vector as u64) << 32 | (id >> 24) << 56
 }
 
 /// Extended feature register.
@@ -121,6 +132,12 @@ mod tests {
         assert_eq!((ring_next(0), ring_next(4080)), (16, 0));
         assert_eq!(control_from_flags(0), 0);
         assert_eq!(control_from_flags(0xff), 0b1011_0000_0010);
+    }
+
+    #[test]
+    fn an_own_interrupt_names_32_bits_of_apic_id() {
+        assert_eq!(own_interrupt(0x12b, 0xe1), 0x0000_00e1_0001_2b00);
+        assert_eq!(own_interrupt(0xff00_0001, 0x31), 0xff00_0031_0000_0100);
     }
 
     #[test]

@@ -345,8 +345,9 @@ impl AmdVi {
             let routed = self
                 .take(&sender, Some(vector))
                 .is_some_and(|h| self.set(h, &target));
+            let wide = self.format == Format::Wide;
             let u = &mut self.units[n];
-            if !routed || !u.arm_events(apic_id, vector) {
+            if !routed || !u.arm_events(apic_id, vector, wide) {
                 warn!(
                     "AMD-Vi unit {} at {:#x}: no interrupt for its events, which are not reported",
                     u.number, u.at.0

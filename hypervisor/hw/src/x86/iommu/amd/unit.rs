@@ -191,13 +191,19 @@ impl Unit {
         answered
     }
 
-    /// Forgets the events so far, and has further ones raise `vector` on the CPU with this APIC ID, through the unit's
-    /// own message. False if the unit cannot do that.
-    pub fn arm_events(&mut self, apic_id: u32, vector: u8) -> bool {
-        // The message's own destination has eight bits, and ports reach the first segment only.
-        let armed = apic_id < 0xff
+    /// Forgets the events so far, and has further ones raise `vector` on the CPU with this APIC ID: through the unit's own
+    /// message, or where that does not reach (its destination has eight bits, and ports reach the first segment only) and the
+    /// unit is `wide`, through its interrupt register. False if the unit cannot do either.
+    pub fn arm_events(&mut self, apic_id: u32, vector: u8, wide: bool) -> bool {
+        let by_message = apic_id < 0xff
             && self.segment == 0
             && config::set_message(self.device, 0xfee0_0000 | apic_id << 12, u16::from(vector));
+        if !by_message && wide {
+            let value = amd::own_interrupt(apic_id, vector);
+            self.registers.write64(reg::OWN_INTERRUPT, value);
+            self.control |= amd::OWN_INTERRUPTS;
+        }
+        let armed = by_message || wide;
         while self.next_event().is_some() {}
         if armed {
             self.control |= amd::EVENT_INTERRUPT;
