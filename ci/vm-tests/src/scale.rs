@@ -123,9 +123,26 @@ fn many() -> Vec<VmTest> {
             &["-smp", "18,sockets=2,cores=3,threads=3"],
             "Brought up 18 CPUs",
         ),
+        // The table has three more that are disabled.
+        row(
+            "disabled-entries",
+            3,
+            "",
+            &["-smp", "3,maxcpus=6"],
+            "Brought up 3 CPUs",
+        ),
         row("16", 16, "", &[], "Brought up 16 CPUs"),
         row("64", 64, "", &[], "Brought up 64 CPUs"),
     ];
+    let mut alone = row(
+        "nosmp",
+        1,
+        "nosmp",
+        &["-smp", "3"],
+        "1 of 3 CPUs are used (nosmp)",
+    );
+    alone.extra_time = 60;
+    rows.push(alone);
     // IDs above 255 need remapping with 32-bit destinations. Minutes, by hand.
     let mut most = VmTest::new("smp/scale-288", Full)
         .machine("iommu-intel")

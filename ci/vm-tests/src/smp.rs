@@ -228,7 +228,10 @@ fn pcpus() -> Vec<VmTest> {
         Step::See("CPU 3 is online"),
         Step::See("CPU 3 is offline"),
     ];
+    // With the order of locks checked.
+    let debug = row("debug", Full, "q35", "").defconfig("debug");
     vec![
+        debug,
         row("mixed", Normal, "q35", ""),
         row("flat", Full, "q35", "x2apic=off"),
         row("null", Full, "q35", "sched=null"),

@@ -4,7 +4,7 @@
 //! the hypercall that asked for it restarts until the pCPU has stopped, so that it can be called on the very pCPU that goes, and
 //! nobody waits with a lock. Coming back is one step, the start-up of one CPU.
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use alloc::vec::Vec;
 
@@ -37,6 +37,8 @@ pub enum Stage {
 #[derive(Default)]
 pub struct Hotplug {
     stage: AtomicU8,
+    /// When it began to go, in ns since boot.
+    since: AtomicU64,
     /// The pCPU must leave its loop.
     leave: AtomicBool,
     /// There is something in `adopted`.
@@ -84,6 +86,9 @@ impl Hotplug {
         Some(core::mem::take(&mut *self.adopted.lock()))
     }
 }
+
+/// After this time a pCPU that cannot get rid of its interrupts stays.
+const PATIENCE_NS: u64 = 10_000_000_000;
 
 /// How far an operation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +138,7 @@ impl Hypervisor {
     }
 
     /// Takes a pCPU away, a step at a time. EINVAL: there is no such, or it is the boot CPU, which the machine needs. EEXIST:
-    /// it is away. EBUSY: another one comes or goes. Hold no lock.
+    /// it is away. EBUSY: another one comes or goes, or no other has vectors left for its interrupts. Hold no lock.
     pub fn cpu_down(&self, cpu: CpuId) -> Result<Progress, Errno> {
         let Some(p) = self.pcpus.get(cpu.0 as usize).filter(|_| cpu.0 != 0) else {
             return Err(Errno::EINVAL);
@@ -143,15 +148,27 @@ impl Hypervisor {
             Stage::Coming => return Err(Errno::EBUSY),
             Stage::Online => {
                 self.busy.begin(cpu)?;
+                p.hotplug.since.store(self.hw.now_ns(), Ordering::Relaxed);
                 p.hotplug.set(Stage::Going);
                 self.irqs.set_online(&self.hw, cpu, false);
                 self.sched.with(|s| s.set_online(cpu, false));
                 self.resched_all();
             }
             Stage::Going => {
-                if self.evacuate(cpu) && p.hotplug.step(Stage::Going, Stage::Stopping) {
-                    p.hotplug.leave.store(true, Ordering::SeqCst);
-                    self.resched(cpu);
+                if self.evacuate(cpu) {
+                    if p.hotplug.step(Stage::Going, Stage::Stopping) {
+                        p.hotplug.leave.store(true, Ordering::SeqCst);
+                        self.resched(cpu);
+                    }
+                } else if self.hw.now_ns() - p.hotplug.since.load(Ordering::Relaxed) > PATIENCE_NS
+                    && p.hotplug.step(Stage::Going, Stage::Online)
+                {
+                    hv_hw::warn!(
+                        "CPU {} stays online: its interrupts find no vectors elsewhere (debug key 'i' shows them)",
+                        cpu.0
+                    );
+                    self.take_in(cpu);
+                    return Err(Errno::EBUSY);
                 }
             }
             Stage::Stopping => {
@@ -183,27 +200,25 @@ impl Hypervisor {
         p.hotplug.leave.store(false, Ordering::SeqCst);
         p.resched.store(false, Ordering::SeqCst);
         p.clean.store(false, Ordering::SeqCst);
-        let started = self.hw.start_cpu(cpu);
-        let stage = match started {
-            Ok(()) => {
-                self.irqs.set_online(&self.hw, cpu, true);
-                Stage::Online
-            }
-            Err(why) => {
-                hv_hw::warn!("CPU {} stays offline: {why}", cpu.0);
-                Stage::Offline
-            }
-        };
-        p.hotplug.set(stage);
-        self.busy.end();
-        if stage == Stage::Offline {
+        if let Err(why) = self.hw.start_cpu(cpu) {
+            hv_hw::warn!("CPU {} stays offline: {why}", cpu.0);
+            p.hotplug.set(Stage::Offline);
+            self.busy.end();
             return Err(Errno::EIO);
         }
-        self.sched.with(|s| s.set_online(cpu, true));
-        self.resched_all();
+        p.hotplug.set(Stage::Online);
+        self.take_in(cpu);
         hv_hw::info!("CPU {} is online", cpu.0);
         self.raise_global_virq(nr::PCPU_STATE);
         Ok(())
+    }
+
+    /// A pCPU takes interrupts and vCPUs, and the operation on it is over.
+    fn take_in(&self, cpu: CpuId) {
+        self.irqs.set_online(&self.hw, cpu, true);
+        self.busy.end();
+        self.sched.with(|s| s.set_online(cpu, true));
+        self.resched_all();
     }
 
     /// Makes every pCPU that works choose again.

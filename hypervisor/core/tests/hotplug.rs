@@ -146,6 +146,36 @@ fn a_cpu_that_does_not_start_stays_away_and_one_comes_or_goes_at_a_time() {
     assert_eq!(sysctl(&s, 1, 0), Some(0));
 }
 
+#[test]
+fn a_cpu_stays_whose_interrupts_have_nowhere_to_go() {
+    let s = System::new(1);
+    let (hv, hw) = (&s.hv, &s.hv.hw);
+    let binding = Binding {
+        domain: DomId::DOM0,
+        source: Source::Gsi {
+            gsi: 4,
+            mode: LineMode {
+                level: false,
+                low: false,
+            },
+        },
+    };
+    assert!(hv.irqs.bind(hw, CpuId(1), binding).is_some());
+    while hw.alloc_vector(CpuId(0)).is_some() {}
+    for _ in 0..4 {
+        assert_eq!(sysctl(&s, 1, 1), None);
+        hw.clock_ns.fetch_add(3_000_000_000, Ordering::Relaxed);
+    }
+    assert_eq!(sysctl(&s, 1, 1), Some(Errno::EBUSY.to_ret()));
+    assert_eq!((stage(hv, 1), hw.online_cpus()), (Stage::Online, 2));
+    // With room it goes: a line that no platform knows cannot move, so the interrupt is dropped first.
+    let id = hv.irqs.all()[0].0;
+    hv.irqs.unbind(hw, id);
+    assert_eq!(sysctl(&s, 1, 1), None);
+    assert_eq!(sysctl(&s, 1, 1), None);
+    assert_eq!(sysctl(&s, 1, 1), Some(0));
+}
+
 /// What dom0's driver asks for.
 #[test]
 fn cpu_info_tells_who_is_online() {
