@@ -84,7 +84,7 @@ pub struct VmTest {
     pub repeat: u32,
     /// Only makes sense with a hypervisor below.
     pub needs_xen: bool,
-    /// dom0 has our programs.
+    /// dom0 has our programs; with Debian's toolstack beside them, they are in `/ours`.
     pub tools: bool,
     /// dom0 is run by our init and services, and has a guest.
     pub system: bool,

@@ -17,5 +17,18 @@ pub fn rows() -> Vec<VmTest> {
             .debian()
             .needs_xen()
             .extra_time(180),
+        VmTest::new("tools/xl-read", Level::Normal)
+            .script("xl-read")
+            .direct()
+            .tools()
+            .needs_xen()
+            .extra_time(90),
+        VmTest::new("tools/xl-beside-debian", Level::Normal)
+            .script("xl-beside-debian")
+            .direct()
+            .tools()
+            .debian()
+            .needs_xen()
+            .extra_time(240),
     ]
 }

@@ -118,14 +118,14 @@ pub fn initrd(kernel: &Kernel) -> Result<PathBuf> {
 
 /// The same with our programs in it, which are built for that.
 pub fn initrd_with_tools(kernel: &Kernel) -> Result<PathBuf> {
-    ram_disk(kernel, "-tools", &programs()?, &[])
+    ram_disk(kernel, "-tools", &programs("/sbin")?, &[])
 }
 
 /// Names under which the services' program is called.
 const SERVICES: &[&str] = &["xenstored", "xenconsoled", "devd", "xen-init-dom0"];
 
-/// Our programs for dom0, built.
-fn programs() -> Result<Vec<(String, u32, PathBuf)>> {
+/// Our programs for dom0 as files below `dir`, built.
+fn programs(dir: &str) -> Result<Vec<(String, u32, PathBuf)>> {
     let mut cargo = exec::cargo();
     cargo.args([
         "build",
@@ -146,14 +146,14 @@ fn programs() -> Result<Vec<(String, u32, PathBuf)>> {
     let built = paths::target().join(target).join("tools");
     let programs = ["dom0-shim", "xenstore", "xl"];
     Ok(programs
-        .map(|name| (format!("/sbin/{name}"), 0o755, built.join(name)))
+        .map(|name| (format!("{dir}/{name}"), 0o755, built.join(name)))
         .to_vec())
 }
 
 /// dom0 as our toolstack's home: `dom0-shim init` is process 1, services run, and there is a guest to begin with. With
 /// Debian's toolstack beside it if asked for.
 pub fn initrd_with_system(kernel: &Kernel, debian: bool) -> Result<PathBuf> {
-    let mut extra = programs()?;
+    let mut extra = programs("/sbin")?;
     extra.extend(guest_files(kernel)?);
     let system = paths::root().join("ci/vm-tests/system");
     for (place, file) in [
@@ -179,12 +179,26 @@ pub fn initrd_with_system(kernel: &Kernel, debian: bool) -> Result<PathBuf> {
 
 /// The same with Debian's unmodified toolstack in it, and a guest.
 pub fn initrd_with_debian(kernel: &Kernel) -> Result<PathBuf> {
+    debian_disk(kernel, "-debian", guest_files(kernel)?)
+}
+
+/// The same with our programs beside it, in `/ours`.
+pub fn initrd_with_both(kernel: &Kernel) -> Result<PathBuf> {
+    let files = [guest_files(kernel)?, programs("/ours")?].concat();
+    debian_disk(kernel, "-both", files)
+}
+
+fn debian_disk(
+    kernel: &Kernel,
+    suffix: &str,
+    files: Vec<(String, u32, PathBuf)>,
+) -> Result<PathBuf> {
     let (dir, keep) = setup::kept_tree("debian-xl")?;
     let tree = initramfs::Tree {
         dir: &dir,
         keep: &keep,
     };
-    ram_disk(kernel, "-debian", &guest_files(kernel)?, &[tree])
+    ram_disk(kernel, suffix, &files, &[tree])
 }
 
 /// Modules of a guest's RAM disk: the front ends, and a file system.

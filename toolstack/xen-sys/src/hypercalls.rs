@@ -89,9 +89,11 @@ impl Hypercalls for Privcmd {
             for (slot, place) in call.slots.iter().zip(&places) {
                 bytes[place.clone()].copy_from_slice(slot.bytes);
             }
+            // Some operations without an argument insist on there being none.
+            let first = if call.argument.is_empty() { 0 } else { base };
             let arg = match call.operation {
-                Some(operation) => [operation.into(), base, 0, 0, 0],
-                None => [base, 0, 0, 0, 0],
+                Some(operation) => [operation.into(), first, 0, 0, 0],
+                None => [first, 0, 0, 0, 0],
             };
             let op = call.number.into();
             // SAFETY: the one address among the arguments is that of `memory`, which nobody else uses until the call

@@ -6,4 +6,4 @@
 
 pub mod cfg;
 pub mod cmd;
-pub mod cpu_range;
+pub mod device;

@@ -129,6 +129,7 @@ impl Runner {
         }
         let with_tools = match (test.tools, test.debian) {
             _ if test.system => Some(media::initrd_with_system(kernel, test.debian)?),
+            (true, true) => Some(media::initrd_with_both(kernel)?),
             (true, _) => Some(media::initrd_with_tools(kernel)?),
             (_, true) => Some(media::initrd_with_debian(kernel)?),
             _ => None,

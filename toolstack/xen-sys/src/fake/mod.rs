@@ -168,7 +168,7 @@ impl Machine {
         set_text(&mut compile.compile_date, &v.built_date);
         match operation {
             op::VERSION => return Ok(u64::from(v.major << 16 | v.minor)),
-            op::PAGESIZE => return Ok(v.page_size),
+            op::PAGESIZE if argument.is_empty() => return Ok(v.page_size),
             op::EXTRAVERSION => set_text(argument, &v.extra),
             op::CAPABILITIES => set_text(argument, &v.capabilities),
             op::CHANGESET => set_text(argument, &v.changeset),

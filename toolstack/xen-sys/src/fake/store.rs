@@ -250,16 +250,17 @@ impl State {
                         self.event(if below { path } else { &watched }, &token);
                     }
                 }
-                if let (Some(mut responder), Some(node)) =
-                    (self.responder.take(), self.nodes.get(path))
-                {
-                    let value = String::from_utf8_lossy(&node.value).into_owned();
-                    let answers = responder(path, &value);
-                    for (path, value) in answers {
-                        self.change(&path, value.as_bytes());
-                    }
-                    self.responder.get_or_insert(responder);
+                let value = self.nodes.get(path).map(|n| n.value.clone());
+                let (Some(mut responder), Some(value)) =
+                    (self.responder.take_if(|_| value.is_some()), value)
+                else {
+                    return;
+                };
+                let answers = responder(path, &String::from_utf8_lossy(&value));
+                for (path, value) in answers {
+                    self.change(&path, value.as_bytes());
                 }
+                self.responder.get_or_insert(responder);
             }
         }
     }

@@ -129,6 +129,8 @@ const PREFIXES: &[(&str, Option<Format>, Option<&str>)] = &[
 pub fn parse(text: &str) -> Result<Disk, String> {
     let mut disk = Disk::empty();
     let mut rest = text.trim();
+    // A prefix or `format=` takes the place of the format among the positions.
+    let mut has_format = false;
     // `phy:` and the like before anything else.
     while let Some((word, after)) = rest.split_once(':') {
         let Some((_, format, script)) = PREFIXES.iter().find(|(p, ..)| *p == word) else {
@@ -136,6 +138,7 @@ pub fn parse(text: &str) -> Result<Disk, String> {
         };
         disk.format = format.unwrap_or(disk.format);
         disk.script = script.map(str::to_owned).or(disk.script);
+        has_format = true;
         rest = after;
     }
     let mut target = false;
@@ -153,7 +156,11 @@ pub fn parse(text: &str) -> Result<Disk, String> {
         let word = word.trim();
         if let Some((key, value)) = word.split_once('=').filter(|(k, _)| is_key(k)) {
             key_value(&mut disk, key.trim(), value.trim())?;
+            has_format |= key.trim() == "format";
         } else if !flag(&mut disk, word) {
+            if position == 1 && has_format {
+                position = 2;
+            }
             match position {
                 0 => {
                     disk.target = word.to_owned();

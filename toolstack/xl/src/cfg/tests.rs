@@ -87,19 +87,8 @@ fn oddities_of_the_grammar() {
     assert_eq!(c.name, "b");
     assert_eq!(read("cpus=\"all\"").config.vcpus, 1);
     assert_eq!(read("disk=\"\"\nvif=['']").config.vifs.len(), 1);
-    assert_eq!(
-        read(
-            "disk=['phy:/dev/x,xvda,w'.]"
-                .replace(".", "")
-                .as_str()
-                .replace("xvda,w", "raw,xvda,w")
-                .as_str()
-        )
-        .config
-        .disks[0]
-            .target,
-        "/dev/x"
-    );
+    let disk = &read("disk=['phy:/dev/x,xvda,w']").config.disks[0];
+    assert_eq!(disk.target, "/dev/x");
     assert_eq!(read("extra='a'\nextra+='b'").config.cmdline, "ab");
     assert_eq!(read("vcpus+=3").config.vcpus, 3);
     assert_eq!(read("memory=010").config.memory, 8 << 10);
@@ -370,4 +359,28 @@ proptest! {
         let parsed = parse("f", &format!("{BASE}extra=\"{quoted}\"\n"), &[]).unwrap();
         prop_assert_eq!(parsed.config.cmdline, text);
     }
+}
+
+#[test]
+fn a_prefix_takes_the_place_of_the_format() {
+    for text in [
+        "phy:/dev/x,xvda,w",
+        "file:/x.img,xvda,rw",
+        "tap:aio:/x.img,xvda",
+        "format=raw,/x.img,xvda,w",
+        "/x.img,,xvda,w",
+    ] {
+        let disk = super::disk::parse(text).unwrap();
+        assert_eq!(
+            (disk.vdev.as_str(), disk.format),
+            ("xvda", Format::Raw),
+            "{text}"
+        );
+        assert!(disk.writable);
+    }
+    assert_eq!(
+        super::disk::parse("qcow2:/x,hda,r").unwrap().format,
+        Format::Qcow2
+    );
+    assert!(super::disk::parse("phy:/dev/x,raw,xvda,w").is_err());
 }

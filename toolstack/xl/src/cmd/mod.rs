@@ -5,8 +5,11 @@
 //! `key=value` words of `create`) are few, exact and unlike that library's.
 
 pub mod args;
+pub mod console;
 pub mod context;
 mod details;
+mod device_change;
+mod device_list;
 pub mod domain_arg;
 pub mod failure;
 #[cfg(test)]
@@ -21,6 +24,7 @@ mod names;
 pub mod output;
 mod poke;
 mod pool;
+mod top;
 mod vcpu;
 
 pub use args::{Args, Opt};
@@ -49,12 +53,16 @@ pub struct Command {
 
 /// All commands, by family.
 pub const FAMILIES: &[&[Command]] = &[
+    console::ROWS,
+    device_change::ROWS,
+    device_list::ROWS,
     info::ROWS,
     list::ROWS,
     memory::ROWS,
     names::ROWS,
     poke::ROWS,
     pool::ROWS,
+    top::ROWS,
     vcpu::ROWS,
     later::ROWS,
 ];

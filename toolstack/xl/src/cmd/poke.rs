@@ -81,17 +81,19 @@ fn debug_keys(_: &Context, args: &Args) -> Outcome {
     Ok(xen()?.debug_keys(args.word(0).unwrap_or_default())?)
 }
 
+/// The exit codes are those of Xen's `xl`: what Flask answers, or -1.
 fn getenforce(context: &Context, _: &Args) -> Outcome {
-    let (text, word) = match xen()?.enforcing()? {
-        Some(true) => ("Enforcing", "enforcing"),
-        Some(false) => ("Permissive", "permissive"),
-        None => ("Flask XSM Disabled", "disabled"),
+    let (text, word, code) = match xen()?.enforcing()? {
+        Some(true) => ("Enforcing", "enforcing", 1),
+        Some(false) => ("Permissive", "permissive", 0),
+        None => ("Flask XSM Disabled", "disabled", 255),
     };
-    Report::new(
-        format!("{text}\n"),
-        &Versioned::new(json!({ "flask": word })),
-    )?
-    .print(context)
+    let value = Versioned::new(json!({ "flask": word }));
+    Report::new(format!("{text}\n"), &value)?.print(context)?;
+    match code {
+        0 => Ok(()),
+        code => Err(Failure::silent(code)),
+    }
 }
 
 fn loadpolicy(_: &Context, args: &Args) -> Outcome {
@@ -170,13 +172,17 @@ mod tests {
     #[test]
     fn flask() {
         let f = Fixture::new();
-        assert_eq!(printed("getenforce"), "Flask XSM Disabled\n");
-        assert_eq!(json("getenforce")["flask"], "disabled");
+        assert_eq!(run("getenforce"), (255, "Flask XSM Disabled\n".into()));
+        assert!(
+            run("getenforce --json")
+                .1
+                .contains("\"flask\": \"disabled\"")
+        );
         assert_eq!(run("loadpolicy /p").0, 1);
         f.machine.borrow_mut().enforcing = Some(false);
-        assert_eq!(printed("getenforce"), "Permissive\n");
+        assert_eq!(run("getenforce"), (0, "Permissive\n".into()));
         f.machine.borrow_mut().enforcing = Some(true);
-        assert_eq!(printed("getenforce"), "Enforcing\n");
+        assert_eq!(run("getenforce"), (1, "Enforcing\n".into()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::host::{Host, Report, Versioned};
 use super::{Args, Command, Context, Failure, Opt, Outcome, output};
-use crate::cpu_range;
+use crate::cfg::pins;
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Write;
@@ -128,13 +128,12 @@ fn one(
     })
 }
 
-/// The node of each CPU number.
-fn nodes(host: &Host) -> Result<Vec<Option<u32>>, Failure> {
+/// The node of each CPU number; all ones for a CPU that is not there.
+fn nodes(host: &Host) -> Result<Vec<u32>, Failure> {
     let bound = host.xen.cpu_bound()? as usize;
     let cpus = host.xen.cpu_topology()?;
-    let node = |n: u32| (n != u32::MAX).then_some(n);
-    let mut nodes: Vec<_> = cpus.iter().map(|c| node(c.node)).collect();
-    nodes.resize(bound, None);
+    let mut nodes: Vec<u32> = cpus.iter().map(|c| c.node).collect();
+    nodes.resize(bound, u32::MAX);
     Ok(nodes)
 }
 
@@ -183,11 +182,12 @@ fn pin(context: &Context, args: &Args) -> Outcome {
 }
 
 /// `-`, or nothing: as it is.
-fn set_of(word: Option<&str>, nodes: &[Option<u32>]) -> Result<Option<BitSet>, Failure> {
+fn set_of(word: Option<&str>, nodes: &[u32]) -> Result<Option<BitSet>, Failure> {
     let Some(word) = word.filter(|w| *w != "-") else {
         return Ok(None);
     };
-    let set = cpu_range::parse(word, nodes).map_err(Failure::new)?;
+    let list = pins::parse(word).map_err(Failure::new)?;
+    let set: BitSet = list.cpus(nodes).into_iter().collect();
     if set.is_empty() {
         let last = nodes.len().saturating_sub(1);
         return Err(Failure::new(format!(
@@ -317,7 +317,7 @@ old                                 12     0    0   -b-       0.0  all / all
             ("vcpu-pin web 7 0", "Could not set affinity for vcpu `7'"),
             ("vcpu-pin web x 0", "Invalid argument x as VCPU"),
             ("vcpu-pin web 0 9", "has the CPUs 0-3"),
-            ("vcpu-pin web 0 1+2", "'1+2' is not a set"),
+            ("vcpu-pin web 0 1+2", "'1+2' is neither a CPU"),
             ("vcpu-pin -f web all 1", "not allowed"),
         ] {
             let (code, text) = run(line);

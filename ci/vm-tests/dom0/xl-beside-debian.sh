@@ -1,0 +1,109 @@
+#!/bin/sh
+# Does our xl print what Debian's prints, on the same hypervisor with the same daemons?
+. /xt/lib.sh
+. /xt/tests/debian-start.sh
+
+# mask: what changes from one moment to the next. Times; where vCPUs are and whether they run; free memory.
+mask() {
+	sed -E \
+		-e 's/ +[0-9]+\.[0-9]( |$)/ SECONDS\1/' \
+		-e 's/ +[0-9]+ +[r-][b-]- / CPU /' \
+		-e 's/(^Domain-0 .*) +[r-][b-]----/\1 STATE/' \
+		-e 's/^(free_memory +: )[0-9]+/\1N/' \
+		-e 's/^( +[0-9]+: +[0-9]+ +)[0-9]+/\1N/' \
+		-e 's/([0-9]+ days?, )?[ 0-9][0-9]:[0-9][0-9](:[0-9][0-9])?/TIME/g'
+}
+
+# same COMMAND...: both print the same and end alike; else the command is on the list of those that differ.
+differ=
+same() {
+	xl "$@" >/tmp/debian 2>/tmp/debian.err
+	theirs=$?
+	/ours/xl "$@" >/tmp/ours 2>/tmp/ours.err
+	ours=$?
+	mask </tmp/debian >/tmp/debian.masked
+	mask </tmp/ours >/tmp/ours.masked
+	if diff /tmp/debian.masked /tmp/ours.masked >/tmp/diff && [ "$ours" = "$theirs" ]; then
+		note "xl $*: $(wc -l </tmp/ours) lines alike, exit status $theirs"
+		return
+	fi
+	note "xl $* differs, exit status $ours, not $theirs: $(cat /tmp/diff /tmp/ours.err)"
+	differ="$differ [$*]"
+}
+
+# Linux registers a vCPU that it may use; to use it is left to udev.
+cpu1=/sys/devices/system/cpu/cpu1
+gone() { [ ! -e $cpu1/online ] || grep -q 0 $cpu1/online; }
+back() { [ -e $cpu1/online ] && echo 1 >$cpu1/online && grep -q 1 $cpu1/online; }
+
+# looks: all commands that only look.
+looks() {
+	same list
+	same list -v
+	same list -Z -c -n
+	same list Domain-0
+	same vcpu-list
+	same vcpu-list 0
+	same vm-list
+	same claims
+	same sharing
+	same uptime
+	same domid Domain-0
+	same domname 0
+	same info
+	same info -n
+	same info xen_
+	same cpupool-list
+	same cpupool-list -c
+	same sched-credit
+	same sched-credit2
+	same sched-credit2 -d 0
+	same sched-credit2 -s
+	same getenforce
+	same network-list 0
+	same block-list 0
+}
+
+note "$(/ours/xl info xen_version) below"
+looks
+# Errors have the same exit status.
+same list nobody
+same domid nobody
+same domname 77
+same vcpu-list -x
+same cpupool-list nobody
+same no-such-command
+same -N info
+
+# Here Debian's prints its help as well.
+xl vcpu-pin 0 >/dev/null 2>&1
+theirs=$?
+/ours/xl vcpu-pin 0 2>/dev/null
+expect "exit status of vcpu-pin without its arguments" "$theirs" $?
+
+# What one changes, the other sees.
+same vcpu-pin 0 1 0
+same vcpu-list
+/ours/xl vcpu-pin 0 1 all 1 || fail "vcpu-pin"
+same vcpu-list
+expect "affinity set by ours" "all / 1" "$(xl vcpu-list 0 | awk '$3 == 1 { print $(NF - 2), $(NF - 1), $NF }')"
+/ours/xl vcpu-pin 0 1 all all || fail "vcpu-pin"
+/ours/xl sched-credit2 -d 0 -w 300 || fail "sched-credit2"
+expect "weight set by ours" 300 "$(xl sched-credit2 -d 0 | awk '$2 == 0 { print $3 }')"
+xl debug-keys h || fail "Debian's debug-keys"
+/ours/xl debug-keys h || fail "our debug-keys"
+same dmesg
+
+mib=$(/ours/xl list 0 | awk 'NR == 2 { print $3 }')
+/ours/xl mem-set 0 $((mib - 64)) || fail "mem-set"
+shrunk() { [ "$(xl list 0 | awk 'NR == 2 { print $3 }')" -le $((mib - 60)) ]; }
+wait_for 30 shrunk || fail "dom0 does not give memory back: $(xl list 0)"
+note "dom0 went from $mib MiB to $(xl list 0 | awk 'NR == 2 { print $3 }')"
+same mem-set 0 "$mib"
+/ours/xl vcpu-set 0 1 || fail "vcpu-set"
+wait_for 30 gone || fail "dom0 does not switch off its CPU"
+same vcpu-list
+same vcpu-set 0 2
+wait_for 30 back || fail "dom0 does not switch on its CPU"
+same vcpu-list
+[ -z "$differ" ] || fail "different:$differ"
