@@ -6,4 +6,4 @@
 
 pub mod cfg;
 pub mod cmd;
-pub mod device;
+pub mod hotplug;

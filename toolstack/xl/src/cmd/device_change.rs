@@ -5,7 +5,7 @@ use super::failure::{Failure, Outcome, Result};
 use super::host::Host;
 use super::{Args, Command, Context, Opt, output};
 use crate::cfg::{disk, vif};
-use crate::device::{self, Device, Ready};
+use crate::hotplug::{self, Device, Ready};
 use serde_json::{Map, Value};
 use std::time::Duration;
 use xen_abi::DomId;
@@ -78,7 +78,7 @@ fn show(kind: &str, device: &Device) -> Outcome {
 
 /// Adds a device; if nobody serves it, nothing is left of it.
 fn attach(host: &mut Host, domid: DomId, what: &str, device: &Device) -> Outcome {
-    let taken = device::numbers(&mut host.store, domid, device.class)?;
+    let taken = hotplug::numbers(&mut host.store, domid, device.class)?;
     if taken.contains(&device.devid) {
         return Err(Failure::new(format!(
             "domain {} has {what} already",
@@ -86,14 +86,14 @@ fn attach(host: &mut Host, domid: DomId, what: &str, device: &Device) -> Outcome
         )));
     }
     host.store
-        .transaction(|store, tx| device::write(store, tx, domid, device))?;
-    let paths = device::paths(domid, device.class, device.devid, device.backend);
-    let why = match device::wait_ready(&mut host.store, &paths.back, COMING)? {
+        .transaction(|store, tx| hotplug::write(store, tx, domid, device))?;
+    let paths = hotplug::paths(domid, device.class, device.devid, device.backend);
+    let why = match hotplug::wait_ready(&mut host.store, &paths.back, COMING)? {
         Ready::Yes => return Ok(()),
         Ready::No(why) => why,
         Ready::Silence => "nobody serves devices; is 'xl devd' running?".into(),
     };
-    device::remove(&mut host.store, &paths, GOING)?;
+    hotplug::remove(&mut host.store, &paths, GOING)?;
     Err(Failure::new(format!(
         "cannot add {what} to domain {}: {why}",
         domid.0
@@ -105,11 +105,11 @@ fn network_attach(context: &Context, args: &Args) -> Outcome {
     let config = vif::parse(&text).map_err(Failure::new)?;
     let host = &mut Host::open()?;
     let domid = host.domain(&args.words[0])?.id();
-    let taken = device::numbers(&mut host.store, domid, "vif")?;
+    let taken = hotplug::numbers(&mut host.store, domid, "vif")?;
     let next = taken.last().map_or(0, |n| n + 1);
     let devid = config.devid.unwrap_or(next);
     let backend = backend(host, config.backend_domain.as_deref())?;
-    let device = device::vif(&config, devid, backend, device::random_mac()?);
+    let device = hotplug::vif(&config, devid, backend, hotplug::random_mac()?);
     if context.dry_run {
         return show("vif", &device);
     }
@@ -122,7 +122,7 @@ fn block_attach(context: &Context, args: &Args) -> Outcome {
     let host = &mut Host::open()?;
     let domid = host.domain(&args.words[0])?.id();
     let backend = backend(host, config.backend_domain.as_deref())?;
-    let device = device::vbd(&config, backend).map_err(Failure::new)?;
+    let device = hotplug::vbd(&config, backend).map_err(Failure::new)?;
     if context.dry_run {
         return show("disk", &device);
     }
@@ -132,8 +132,8 @@ fn block_attach(context: &Context, args: &Args) -> Outcome {
 fn detach(host: &mut Host, found: &device_list::Device, patience: Duration) -> Outcome {
     let (domid, backend) = (DomId(found.domid), DomId(found.backend_domid));
     let class = found.backend.split('/').nth(5).unwrap_or_default();
-    let paths = device::paths(domid, class, found.devid, backend);
-    let closed = device::remove(&mut host.store, &paths, patience)?;
+    let paths = hotplug::paths(domid, class, found.devid, backend);
+    let closed = hotplug::remove(&mut host.store, &paths, patience)?;
     if !closed && !patience.is_zero() {
         eprintln!(
             "xl: domain {} did not let go of the device within {} s; it is gone now all the same",

@@ -1,4 +1,4 @@
-//! Devices of a domain in the store: what is written for both ends, and how they come and go.
+//! Devices that come to a running domain and go: what is written for both ends in the store.
 //!
 //! The ends are kernels: a front end in the domain and a back end here or in a driver domain. The toolstack only writes what
 //! both need to find each other; a daemon beside the back end (`dom0-shim devd`) does what the kernel does not.
