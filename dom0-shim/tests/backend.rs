@@ -321,20 +321,22 @@ fn two_writers_need_a_word() {
 #[test]
 fn scripts_of_the_toolstack_are_left_alone() {
     // Only one that is there is run by somebody.
-    for (script, always, served) in [
-        ("/etc/xen/scripts/block", false, false),
-        ("/etc/xen/scripts/block", true, true),
-        ("/etc/xen/scripts/none", false, true),
-        ("", false, true),
+    for (script, by, always, served) in [
+        ("/etc/xen/scripts/block", "", false, false),
+        ("/etc/xen/scripts/block", "devd", false, true),
+        ("/etc/xen/scripts/block", "", true, true),
+        ("/etc/xen/scripts/none", "", false, true),
+        ("", "", false, true),
     ] {
         let mut bench = Bench::new(Manner {
             always,
             ..NO_MANNER
         });
         bench.store.set(&path(A, "script"), script);
+        bench.store.set(&path(A, "hotplug-by"), by);
         bench.disk(A, "/srv/a.img", "w");
         let status = bench.get(A, "hotplug-status");
-        assert_eq!(status.is_some(), served, "{script} {always}");
+        assert_eq!(status.is_some(), served, "{script} {by} {always}");
     }
 }
 

@@ -66,6 +66,16 @@ tail -n 2 /tmp/ping
 ping -c 3 -s 1400 -w 60 192.168.77.2 >/tmp/ping || fail "large packets get no answer"
 guest 60 "ping -c 3 192.168.77.1"
 
+# The daemons are started again when they end, and the guest does not mind.
+for process in xenconsoled devd; do
+	old=$(pidof "$process")
+	kill "$old"
+	wait_for 20 sh -c "p=\$(pidof $process) && [ \$p != $old ]" || fail "$process does not come back"
+done
+wait_for 20 sh -c "[ \$(xenstore read /local/domain/$id/console/tty) != $tty ]" || note "the terminal has the same name"
+tty=$(xenstore read "/local/domain/$id/console/tty")
+guest 20 "echo again"
+
 guest 20 "mkdir -p /mnt && mount -t ext4 /dev/xvda /mnt"
 start=$(cut -d. -f1 /proc/uptime)
 guest 300 "dd if=/dev/urandom of=/mnt/file bs=1M count=64 && sync"
@@ -77,7 +87,7 @@ guest 20 "umount /mnt"
 
 xl shutdown -w sample || fail "xl shutdown: exit status $?"
 wait_for 30 sh -c '! xl domid sample' || fail "the guest is still there: $(xl list)"
-grep -q "Power down" "$log" || fail "the last words are not in the log: $(tail -n 3 "$log")"
+tail -n 1 "$log" | grep -q "reboot: " || fail "the last words are not in the log: $(tail -n 3 "$log")"
 expect "loop devices" "" "$(losetup -a)"
 expect "interfaces of guests" 0 "$(ls /sys/class/net | grep -c vif)"
 mount -o loop,ro -t ext4 /guest/disk.img /mnt || fail "the disk cannot be mounted"

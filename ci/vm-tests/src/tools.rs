@@ -30,5 +30,14 @@ pub fn rows() -> Vec<VmTest> {
             .debian()
             .needs_xen()
             .extra_time(240),
+        VmTest::new("tools/guest-debian-xl", Level::Normal)
+            .script("guest")
+            .dom0_cmdline("xt.xl=debian")
+            .cmdline("dom0_mem=900M")
+            .direct()
+            .system()
+            .debian()
+            .needs_xen()
+            .extra_time(300),
     ]
 }

@@ -118,9 +118,7 @@ impl<S: System> Glue<S> {
         if state == CLOSING || self.held.contains_key(&device) {
             return Ok(());
         }
-        // Xen's toolstack names a script and runs it itself.
-        let script = device.read(store, "script")?.unwrap_or_default();
-        if !self.manner.always && self.system.is_program(Path::new(&script)) {
+        if !self.manner.always && self.is_anothers(device, store)? {
             return Ok(());
         }
         // An earlier run of this program did it.
@@ -159,6 +157,13 @@ impl<S: System> Glue<S> {
             Outcome::Nothing => {}
         }
         Ok(())
+    }
+
+    /// Whether the toolstack runs a script for the device itself, as Xen's does; ours says that it leaves it to this program.
+    fn is_anothers(&mut self, device: Device, store: &mut Client) -> Result<bool> {
+        let script = device.read(store, "script")?.unwrap_or_default();
+        let by = device.read(store, "hotplug-by")?;
+        Ok(by.as_deref() != Some("devd") && self.system.is_program(Path::new(&script)))
     }
 
     fn let_go(&mut self, device: Device) {

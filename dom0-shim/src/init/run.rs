@@ -7,6 +7,7 @@ use super::stop::{self, End};
 use crate::signals::{Signal, Signals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{WaitOptions, wait};
+use std::collections::VecDeque;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -31,40 +32,26 @@ pub fn run() -> Result<(), String> {
     let caught = [Signal::Child, Signal::End, Signal::PowerOff, Signal::Halt];
     let mut signals =
         Signals::catch(&caught).map_err(|e| format!("signals cannot be caught: {e}"))?;
-    let mut children = Children::default();
-    let mut shell = None;
-    for step in steps_of_file(&mut say) {
-        if let Step::Shell(command) = &step {
-            shell = Some(command.clone());
-            continue;
-        }
-        match steps::run(&step, &mut say) {
-            Ok(started) => started.into_iter().for_each(|s| keep(&mut children, s)),
-            Err(error) => say(&error),
-        }
-    }
-    if let Some(command) = shell {
-        let command = [vec![SESSION.to_owned()], command].concat();
-        start(&mut children, command, &mut say);
-    }
+    let mut init = Init {
+        todo: steps_of_file(&mut say).into(),
+        runs: None,
+        shell: None,
+        children: Children::default(),
+    };
     let end = loop {
+        init.go_on(&mut say);
         let now = Instant::now();
-        for command in children.due(now) {
-            start(&mut children, command, &mut say);
+        for command in init.children.due(now) {
+            init.start(command, &mut say);
         }
         wait_for(
             &signals,
-            children.next().map(|t| t.saturating_duration_since(now)),
+            init.children
+                .next()
+                .map(|t| t.saturating_duration_since(now)),
         );
         let came = signals.take();
-        reap(&mut |pid| {
-            if let Some((name, again)) = children.ended(pid, Instant::now()) {
-                say(&format!(
-                    "{name} has ended; it is started again in {:.1} s",
-                    again.as_secs_f32()
-                ));
-            }
-        });
+        reap(&mut |pid, well| init.ended(pid, well, &mut say));
         let ends = [
             (Signal::PowerOff, End::PowerOff),
             (Signal::Halt, End::Halt),
@@ -74,6 +61,7 @@ pub fn run() -> Result<(), String> {
             break *end;
         }
     };
+    let children = init.children;
     stop::guests(&mut say);
     // The store last, as it was started first.
     for pid in children.running() {
@@ -81,7 +69,7 @@ pub fn run() -> Result<(), String> {
         let start = Instant::now();
         let mut gone = false;
         while !gone && start.elapsed() < SERVICES {
-            reap(&mut |ended| gone |= ended == pid);
+            reap(&mut |ended, _| gone |= ended == pid);
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -100,24 +88,77 @@ fn steps_of_file(say: &mut dyn FnMut(&str)) -> Vec<Step> {
     })
 }
 
-fn keep(children: &mut Children, started: Started) {
-    children.started(started.child.id(), started.command, Instant::now());
+/// What is done, and what is still to do.
+struct Init {
+    todo: VecDeque<Step>,
+    /// The program of a `run` step that has not ended, and its name. Meanwhile services are kept.
+    runs: Option<(u32, String)>,
+    shell: Option<Vec<String>>,
+    children: Children,
 }
 
-fn start(children: &mut Children, command: Vec<String>, say: &mut dyn FnMut(&str)) {
-    let child: Result<Child, String> = match command.split_first() {
-        Some((first, rest)) if first == SESSION => Command::new("/proc/self/exe")
-            .arg0(SESSION)
-            .args(rest)
-            .spawn()
-            .map_err(|e| format!("no shell: {e}")),
-        _ => steps::service(&command),
-    };
-    match child {
-        Ok(child) => keep(children, Started { command, child }),
-        Err(error) => {
-            say(&error);
-            children.failed(&command, Instant::now());
+impl Init {
+    /// Does steps until one takes its time.
+    fn go_on(&mut self, say: &mut dyn FnMut(&str)) {
+        while self.runs.is_none()
+            && let Some(step) = self.todo.pop_front()
+        {
+            match step {
+                Step::Shell(command) => self.shell = Some(command),
+                Step::Run(command) => {
+                    let child = steps::program(&command);
+                    let child = child.and_then(|mut c| c.spawn().map_err(|e| e.to_string()));
+                    match child {
+                        Ok(child) => self.runs = Some((child.id(), command.join(" "))),
+                        Err(error) => say(&format!("{}: {error}", command.join(" "))),
+                    }
+                }
+                step => match steps::run(&step, say) {
+                    Ok(started) => started.into_iter().for_each(|s| self.keep(s)),
+                    Err(error) => say(&error),
+                },
+            }
+        }
+        if self.runs.is_none()
+            && let Some(command) = self.shell.take()
+        {
+            self.start([vec![SESSION.to_owned()], command].concat(), say);
+        }
+    }
+
+    fn keep(&mut self, started: Started) {
+        let pid = started.child.id();
+        self.children.started(pid, started.command, Instant::now());
+    }
+
+    fn start(&mut self, command: Vec<String>, say: &mut dyn FnMut(&str)) {
+        let child: Result<Child, String> = match command.split_first() {
+            Some((first, rest)) if first == SESSION => Command::new("/proc/self/exe")
+                .arg0(SESSION)
+                .args(rest)
+                .spawn()
+                .map_err(|e| format!("no shell: {e}")),
+            _ => steps::service(&command),
+        };
+        match child {
+            Ok(child) => self.keep(Started { command, child }),
+            Err(error) => {
+                say(&error);
+                self.children.failed(&command, Instant::now());
+            }
+        }
+    }
+
+    fn ended(&mut self, pid: u32, well: bool, say: &mut dyn FnMut(&str)) {
+        if let Some((_, name)) = self.runs.take_if(|(running, _)| *running == pid) {
+            if !well {
+                say(&format!("{name}: it failed"));
+            }
+        } else if let Some((name, again)) = self.children.ended(pid, Instant::now()) {
+            let again = again.as_secs_f32();
+            say(&format!(
+                "{name} has ended; it is started again in {again:.1} s"
+            ));
         }
     }
 }
@@ -128,9 +169,13 @@ fn wait_for(signals: &Signals, most: Option<Duration>) {
     let _ = poll(&mut [PollFd::new(signals, PollFlags::IN)], timeout.as_ref());
 }
 
-/// Takes note of all processes that have ended, also of those that nobody else waits for.
-pub fn reap(ended: &mut dyn FnMut(u32)) {
-    while let Ok(Some((pid, _))) = wait(WaitOptions::NOHANG) {
-        ended(pid.as_raw_pid().unsigned_abs());
+/// Takes note of all processes that have ended, also of those that nobody else waits for: its number, and whether it ended
+/// well.
+pub fn reap(ended: &mut dyn FnMut(u32, bool)) {
+    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        ended(
+            pid.as_raw_pid().unsigned_abs(),
+            status.exit_status() == Some(0),
+        );
     }
 }

@@ -74,17 +74,9 @@ pub fn run(step: &Step, say: &mut dyn FnMut(&str)) -> Result<Vec<Started>, Strin
             }
         },
         Step::Bridge(name, address, ports) => bridge(name, *address, ports)?,
-        Step::Run(command) => {
-            let status = program(command)?
-                .status()
-                .map_err(|e| format!("{}: {e}", command[0]))?;
-            if !status.success() {
-                return Err(format!("{}: {status}", command.join(" ")));
-            }
-        }
         Step::Services(commands) => return services(commands, say),
-        // Process 1 sees to that.
-        Step::Shell(_) => {}
+        // Process 1 sees to those.
+        Step::Run(_) | Step::Shell(_) => {}
     }
     Ok(Vec::new())
 }

@@ -85,7 +85,7 @@ pub fn processes() {
         others().into_iter().for_each(|p| signal(p, kind));
         let start = Instant::now();
         while !others().is_empty() && start.elapsed() < patience {
-            super::run::reap(&mut |_| {});
+            super::run::reap(&mut |_, _| {});
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -199,7 +199,14 @@ fn see(vm: &mut Vm, text: &str, bad: &[&str], until: Instant) -> Result<String, 
     needles.extend(FATAL);
     match vm.wait(&needles, until) {
         Outcome::Found(0, line) => Ok(line),
-        Outcome::Found(_, line) => Err(format!("the console says: {}", line.trim())),
+        Outcome::Found(_, line) => {
+            // The reason stands behind it.
+            let rest = match vm.wait(&["\n"], Instant::now() + Duration::from_secs(5)) {
+                Outcome::Found(_, whole) => whole,
+                _ => line,
+            };
+            Err(format!("the console says: {}", rest.trim()))
+        }
         Outcome::TimedOut => Err(format!("time-out while waiting for {text:?}")),
         Outcome::Closed => Err(format!("the machine ended before {text:?} appeared")),
     }
