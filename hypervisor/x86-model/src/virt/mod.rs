@@ -2,3 +2,4 @@
 
 pub mod choice;
 pub mod svm;
+pub mod vmx;
