@@ -29,7 +29,7 @@ pub fn rows() -> Vec<VmTest> {
         refuse(
             "no-virtualization",
             &["-cpu", "EPYC,-svm"],
-            "Xenolith cannot start: the CPU has no AMD-V",
+            "Xenolith cannot start: the CPU has no hardware virtualization that the system could see",
         ),
     ]
 }

@@ -235,6 +235,14 @@ pub fn interrupt_window() {
     unsafe { asm!("sti", "nop", "cli") }
 }
 
+/// Sets and clears the interrupt flag, with no instruction between at which an interrupt could come.
+#[inline(always)]
+pub fn settle_interrupt_flag() {
+    // SAFETY: STI holds interrupts off until the next instruction is done, and that clears the flag again. Should one come
+    // all the same, it is handled as in `interrupt_window`, hence no `nostack`.
+    unsafe { asm!("sti", "cli") }
+}
+
 /// Halts with interrupts on until an interrupt or NMI was handled. STI holds interrupts off until HLT has started,
 /// so one that is already pending ends the halt at once.
 #[inline(always)]

@@ -90,6 +90,7 @@ pub fn bring_up(boot: &BootInfo, options: &CpuOptions) -> Result<Metal, &'static
         info!("The order of locks is checked");
     }
     acpi::init(&boot.rsdp, &mut Firmware);
+    quirks::detect_by_tables();
     legacy::mask();
     let page = |hpa: Hpa| paging::map_mmio(hpa, 4096);
     let fadt = acpi::fadt();

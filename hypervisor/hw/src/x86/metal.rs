@@ -13,7 +13,7 @@ use super::apic::{self, ioapic, vectors};
 use super::asm;
 use super::cpu::percpu::PerCpu;
 use super::cpu::{features, msr, percpu};
-use super::virt::{self, Backend, GuestCpu};
+use super::virt::{Backend, GuestCpu};
 use super::{iommu, paging, panic, power, smp, time};
 use crate::machine::{
     CpuId, HostInterrupt, InterruptCounts, IoApicInfo, LineMode, Machine, MsiMessage, MsiSource,
@@ -293,7 +293,7 @@ impl Machine for Metal {
     }
 
     fn new_vcpu(&self, setup: &VcpuSetup) -> Option<Self::Vcpu> {
-        virt::new_vcpu(setup)
+        self.backend.new_vcpu(setup)
     }
     fn stage2_format(&self) -> Format {
         self.backend.stage2_format()

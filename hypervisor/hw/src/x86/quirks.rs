@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use super::acpi;
 use super::asm::cpuid;
 use super::cpu::features;
 use crate::info;
@@ -10,6 +11,10 @@ use crate::info;
 const TCG: [u8; 12] = *b"TCGTCGTCGTCG";
 const HYPERVISOR_LEAF: u32 = 0x4000_0000;
 
+/// Who made the tables, according to their headers, on Bochs; its BIOS, run by others, says the same.
+const BOCHS: &[u8] = b"BOCHS ";
+
+static BOCHS_BELOW: AtomicBool = AtomicBool::new(false);
 static EMULATED: AtomicBool = AtomicBool::new(false);
 static REPAIRED: AtomicU32 = AtomicU32::new(0);
 
@@ -27,6 +32,27 @@ pub fn detect() {
         EMULATED.store(true, Ordering::Relaxed);
         info!("QEMU TCG: pending interrupts are looked for again after virtual ones");
     }
+}
+
+/// Looks for those that the ACPI tables give away.
+pub fn detect_by_tables() {
+    let f = features::get();
+    let maker = acpi::table(b"FACP").and_then(|t| t.bytes.get(10..16));
+    if f.vmx && !f.hypervisor && maker == Some(BOCHS) {
+        BOCHS_BELOW.store(true, Ordering::Relaxed);
+        info!("Bochs: physical interrupts are looked for around its entries and exits");
+    }
+}
+
+/// Bochs is below. Its emulation of VT-x changes RFLAGS.IF at entries and exits without looking at what that means for
+/// physical interrupts, until an instruction changes the flag.
+///
+/// A guest that is entered with interrupts off is not stopped by them: a timer stops it ([`super::virt`]).
+///
+/// After an exit from a guest with interrupts on, the hypervisor gets one with its own interrupts off. The entry code changes
+/// the flag at once, so that it is at most one, and looks whether one came.
+pub fn bochs() -> bool {
+    BOCHS_BELOW.load(Ordering::Relaxed)
 }
 
 /// QEMU's TCG is below. Two faults of its AMD-V follow.

@@ -5,6 +5,8 @@
 pub enum Extension {
     /// AMD-V, also in Hygon CPUs.
     Svm,
+    /// Intel VT-x.
+    Vmx,
 }
 
 /// What the build has (`hypervisor/Kconfig`).
@@ -14,7 +16,7 @@ pub struct Built {
     pub domains: bool,
     /// The driver for AMD-V (`CONFIG_AMD`).
     pub amd: bool,
-    /// `CONFIG_INTEL`; there is no driver behind it yet.
+    /// The driver for VT-x (`CONFIG_INTEL`).
     pub intel: bool,
 }
 
@@ -37,16 +39,12 @@ pub fn choose(built: Built, has: Has) -> Result<Extension, &'static str> {
         (Built { amd: false, .. }, Has { svm: true, .. }) => {
             "no virtualization in this build for this CPU: it has AMD-V, and CONFIG_AMD is off"
         }
-        (Built { intel: true, .. }, Has { vmx: true, .. }) => {
-            "no virtualization for this CPU yet: it has Intel VT-x, and the driver for that is not written"
-        }
+        (Built { intel: true, .. }, Has { vmx: true, .. }) => return Ok(Extension::Vmx),
         (Built { intel: false, .. }, Has { vmx: true, .. }) => {
             "no virtualization in this build for this CPU: it has Intel VT-x, and CONFIG_INTEL is off"
         }
-        // Its driver says in detail what is missing.
-        (Built { amd: true, .. }, _) => return Ok(Extension::Svm),
-        (Built { amd: false, .. }, _) => {
-            "the CPU has no hardware virtualization that the system could see, and CONFIG_AMD is off"
+        _ => {
+            "the CPU has no hardware virtualization that the system could see (neither AMD-V nor Intel VT-x in CPUID)"
         }
     })
 }
@@ -86,17 +84,18 @@ mod tests {
         };
         for built in [ALL, no_intel] {
             assert_eq!(choose(built, AMD_CPU), Ok(Extension::Svm));
-            assert_eq!(choose(built, NONE), Ok(Extension::Svm));
+            refusal(built, NONE, "neither AMD-V nor Intel VT-x");
         }
-        refusal(ALL, INTEL_CPU, "Intel VT-x, and the driver");
+        for built in [ALL, no_amd] {
+            assert_eq!(choose(built, INTEL_CPU), Ok(Extension::Vmx));
+        }
         refusal(no_intel, INTEL_CPU, "CONFIG_INTEL is off");
         refusal(
             no_amd,
             AMD_CPU,
             "no virtualization in this build for this CPU: it has AMD-V, and CONFIG_AMD is off",
         );
-        refusal(no_amd, INTEL_CPU, "the driver for that is not written");
-        refusal(no_amd, NONE, "CONFIG_AMD is off");
+        refusal(no_amd, NONE, "neither AMD-V nor Intel VT-x");
         for has in [NONE, AMD_CPU, INTEL_CPU] {
             refusal(no_domains, has, "CONFIG_HVM is off");
         }

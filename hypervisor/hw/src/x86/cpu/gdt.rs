@@ -87,6 +87,19 @@ pub(super) unsafe fn set_ist(block: &PerCpu, ist: Ist, top: usize) {
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
+/// Where a CPU's GDT and TSS are.
+#[cfg(CONFIG_INTEL)]
+pub(in crate::x86) fn bases(block: &PerCpu) -> (u64, u64) {
+    let descriptors = block.descriptors.get();
+    // SAFETY: only addresses of fields are formed, inside the block.
+    unsafe {
+        (
+            (&raw const (*descriptors).gdt) as u64,
+            (&raw const (*descriptors).tss) as u64,
+        )
+    }
+}
+
 /// Loads this CPU's GDT, segments and task register from `block`. The GS base is lost (the caller sets it next).
 pub(super) fn load(block: &'static PerCpu) {
     let descriptors = block.descriptors.get();

@@ -148,6 +148,12 @@ pub(super) fn fill() {
     }
 }
 
+/// Where the table is.
+#[cfg(CONFIG_INTEL)]
+pub(in crate::x86) fn base() -> u64 {
+    IDT.0.get() as u64
+}
+
 /// Loads the table on this CPU.
 pub(super) fn load() {
     let pointer = gdt::Pointer {

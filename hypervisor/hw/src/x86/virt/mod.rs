@@ -2,13 +2,15 @@
 //! vendor's words.
 //!
 //! Order of use: [`detect`] once, [`Backend::enable_this_cpu`] on every CPU when its tables (GDT, TSS, GS base) are final,
-//! then [`new_vcpu`] from any CPU.
+//! then [`Backend::new_vcpu`] from any CPU.
 
-#[cfg(CONFIG_AMD)]
+#[cfg(any(CONFIG_AMD, CONFIG_INTEL))]
 mod fpu;
 pub(in crate::x86) mod pages;
 #[cfg(CONFIG_AMD)]
 mod svm;
+#[cfg(CONFIG_INTEL)]
+mod vmx;
 
 use alloc::sync::Arc;
 
@@ -23,6 +25,8 @@ use crate::posted::PostTarget;
 
 #[cfg(CONFIG_AMD)]
 pub use svm::SvmVcpu;
+#[cfg(CONFIG_INTEL)]
+pub use vmx::VmxVcpu;
 
 use super::asm::{cpuid, has_leaf};
 
@@ -32,9 +36,12 @@ pub enum Backend {
     /// AMD-V with nested paging.
     #[cfg(CONFIG_AMD)]
     Svm,
+    /// Intel VT-x with EPT.
+    #[cfg(CONFIG_INTEL)]
+    Vmx,
 }
 
-/// Finds the backend, or says why there is none, in words for the administrator. The answer is kept for [`new_vcpu`].
+/// Finds the backend, or says why there is none, in words for the administrator. The answer is kept for [`Backend::new_vcpu`].
 pub fn detect() -> Result<Backend, &'static str> {
     let built = choice::Built {
         domains: cfg!(CONFIG_HVM),
@@ -48,8 +55,10 @@ pub fn detect() -> Result<Backend, &'static str> {
     match choice::choose(built, has)? {
         #[cfg(CONFIG_AMD)]
         Extension::Svm => svm::detect().map(|()| Backend::Svm),
-        #[cfg(not(CONFIG_AMD))]
-        Extension::Svm => Err("no virtualization in this build"),
+        #[cfg(CONFIG_INTEL)]
+        Extension::Vmx => vmx::detect().map(|()| Backend::Vmx),
+        #[cfg(not(all(CONFIG_AMD, CONFIG_INTEL)))]
+        _ => Err("no virtualization in this build"),
     }
 }
 
@@ -60,6 +69,8 @@ impl Backend {
         match self {
             #[cfg(CONFIG_AMD)]
             Backend::Svm => svm::enable_this_cpu(),
+            #[cfg(CONFIG_INTEL)]
+            Backend::Vmx => vmx::enable_this_cpu(),
         }
     }
 
@@ -68,18 +79,22 @@ impl Backend {
         match self {
             #[cfg(CONFIG_AMD)]
             Backend::Svm => svm::disable_this_cpu(),
+            #[cfg(CONFIG_INTEL)]
+            Backend::Vmx => vmx::disable_this_cpu(),
         }
     }
 
     /// Makes what a CPU needs that has not started, so that many can start at once without a lock.
     #[cfg_attr(
-        not(CONFIG_AMD),
+        not(any(CONFIG_AMD, CONFIG_INTEL)),
         allow(unused_variables, reason = "no driver takes it")
     )]
     pub fn prepare(self, cpu: &PerCpu) -> Result<(), &'static str> {
         match self {
             #[cfg(CONFIG_AMD)]
             Backend::Svm => svm::prepare(cpu),
+            #[cfg(CONFIG_INTEL)]
+            Backend::Vmx => vmx::prepare(cpu),
         }
     }
 
@@ -88,6 +103,8 @@ impl Backend {
         match self {
             #[cfg(CONFIG_AMD)]
             Backend::Svm => Format::Npt,
+            #[cfg(CONFIG_INTEL)]
+            Backend::Vmx => Format::Ept,
         }
     }
 
@@ -96,20 +113,26 @@ impl Backend {
         match self {
             #[cfg(CONFIG_AMD)]
             Backend::Svm => svm::describe(),
+            #[cfg(CONFIG_INTEL)]
+            Backend::Vmx => vmx::describe(),
         }
     }
 }
 
-/// A fresh vCPU context in the state after reset. `None` without memory or before [`detect`].
-#[cfg(CONFIG_AMD)]
-pub fn new_vcpu(setup: &VcpuSetup) -> Option<GuestCpu> {
-    SvmVcpu::new(setup).map(GuestCpu::Svm)
-}
-
-/// There are none in this build.
-#[cfg(not(CONFIG_AMD))]
-pub fn new_vcpu(_: &VcpuSetup) -> Option<GuestCpu> {
-    None
+impl Backend {
+    /// A fresh vCPU context in the state after reset. `None` without memory.
+    #[cfg_attr(
+        not(any(CONFIG_AMD, CONFIG_INTEL)),
+        allow(unused_variables, reason = "no driver takes it")
+    )]
+    pub fn new_vcpu(self, setup: &VcpuSetup) -> Option<GuestCpu> {
+        match self {
+            #[cfg(CONFIG_AMD)]
+            Backend::Svm => SvmVcpu::new(setup).map(GuestCpu::Svm),
+            #[cfg(CONFIG_INTEL)]
+            Backend::Vmx => VmxVcpu::new(setup).map(GuestCpu::Vmx),
+        }
+    }
 }
 
 /// A virtual CPU's hardware context on this machine.
@@ -117,17 +140,22 @@ pub enum GuestCpu {
     /// On AMD-V.
     #[cfg(CONFIG_AMD)]
     Svm(SvmVcpu),
+    /// On VT-x.
+    #[cfg(CONFIG_INTEL)]
+    Vmx(VmxVcpu),
 }
 
 macro_rules! delegate {
     ($($name:ident(& $($mutable:ident)? $(, $arg:ident: $ty:ty)*) $(-> $ret:ty)?;)*) => {
         impl GuestContext for GuestCpu {
             $(#[inline]
-            #[cfg_attr(not(CONFIG_AMD), allow(unused_variables, reason = "no driver takes them"))]
+            #[cfg_attr(not(any(CONFIG_AMD, CONFIG_INTEL)), allow(unused_variables, reason = "no driver takes them"))]
             fn $name(& $($mutable)? self $(, $arg: $ty)*) $(-> $ret)? {
                 match *self {
                     #[cfg(CONFIG_AMD)]
                     GuestCpu::Svm(ref $($mutable)? vcpu) => vcpu.$name($($arg),*),
+                    #[cfg(CONFIG_INTEL)]
+                    GuestCpu::Vmx(ref $($mutable)? vcpu) => vcpu.$name($($arg),*),
                 }
             })*
         }

@@ -40,7 +40,7 @@ impl Pages {
     }
 
     /// The bytes, for filling in before the CPU gets the address.
-    #[cfg(CONFIG_AMD)]
+    #[cfg(any(CONFIG_AMD, CONFIG_INTEL))]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: our own initialised frames, borrowed for as long as `self` is.
         unsafe { core::slice::from_raw_parts_mut(self.pointer().as_ptr(), self.len()) }

@@ -1,0 +1,533 @@
+//! A vCPU on VT-x: its control structure, registers, and the run from entry to exit.
+
+use core::cell::Cell;
+
+use x86_model::regs::cr;
+use x86_model::virt::svm::AsidTag;
+use x86_model::virt::vmx::control::{pin, primary};
+use x86_model::virt::vmx::error::Failure;
+use x86_model::virt::vmx::event::{self, Redelivery};
+use x86_model::virt::vmx::exit::{self as reason, ENTRY_FAILED};
+use x86_model::virt::vmx::field::*;
+use x86_model::{Gpr, Gprs, Hpa, Mfn};
+
+use super::cpu::{self, CpuBlock};
+use super::instr::{read, write};
+use super::registers::Resident;
+use super::vmcs::{OwnedVmcs, write_host_state};
+use super::{CONTROLS, entry, state};
+use crate::error;
+use crate::machine::{Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup};
+use crate::mem::Stage2;
+use crate::x86::cpu::percpu;
+use crate::x86::virt::fpu::Switched;
+use crate::x86::{asm, quirks};
+
+/// First number of [`Exit::Unsupported`] for entries that the CPU refused; the instruction error is added.
+const REFUSED: u64 = 1 << 32;
+
+/// Where the preemption timer starts: some ten thousand cycles, as it counts every 32nd or so.
+const TIMER_START: u32 = 500;
+
+/// The context of one vCPU.
+pub struct VmxVcpu {
+    gprs: Gprs,
+    vmcs: OwnedVmcs,
+    /// The CPU that it runs on, between `enter_cpu` and `leave`.
+    cpu: Option<&'static CpuBlock>,
+    /// The structure was entered since it was last cleared.
+    launched: bool,
+    pub(super) tagged: bool,
+    pub(super) one_tree: bool,
+    pub(super) tag: AsidTag,
+    /// Root and value of [`Stage2::generation`] of the tree at the last flush.
+    pub(super) root: Mfn,
+    pub(super) flushed: u64,
+    /// The CPU that tag, flush and host state belong to.
+    last_cpu: *const CpuBlock,
+    /// The entries of PAE paging must be read again.
+    pub(super) pdptes_stale: bool,
+    /// Primary controls as they should be, and as the structure has them.
+    primary: u32,
+    written: Cell<u32>,
+    /// [`quirks::bochs`].
+    bochs: bool,
+    /// Pin-based controls in use: without and, while a guest on Bochs has interrupts off, with the preemption timer; and as
+    /// the structure has them.
+    pin: [u32; 2],
+    pin_written: u32,
+    /// What the next entry injects; 0 if nothing. With its error code.
+    event: u32,
+    error_code: u32,
+    /// An interrupt that the guest cannot take yet.
+    pending: Option<u8>,
+    /// The guest's NMI mask, or a shadow, held an NMI back.
+    nmi_waits: bool,
+    /// The interrupt window was asked for.
+    window: bool,
+    pub(super) switched: Switched,
+    pub(super) resident: Resident,
+}
+
+// SAFETY: the pointers lead to pages that this vCPU owns, and to the block of the CPU that runs it, which is `None` in
+// `cpu` unless the vCPU is on that CPU (`enter_cpu`, `leave`); `last_cpu` is only compared.
+unsafe impl Send for VmxVcpu {}
+
+impl VmxVcpu {
+    /// A vCPU in the state after reset. `None` without memory.
+    pub fn new(setup: &VcpuSetup) -> Option<Self> {
+        let controls = CONTROLS.get()?;
+        let bochs = quirks::bochs();
+        let pin_timed = if bochs && controls.preemption_timer {
+            controls.pin | pin::PREEMPTION_TIMER
+        } else {
+            controls.pin
+        };
+        let mut vcpu = VmxVcpu {
+            gprs: Gprs::default(),
+            vmcs: OwnedVmcs::new(setup, controls, cpu::this_cpu())?,
+            cpu: None,
+            launched: false,
+            tagged: controls.tagged(),
+            one_tree: controls.ept.flushes_one_tree(),
+            tag: AsidTag::default(),
+            root: setup.stage2_root,
+            flushed: 0,
+            last_cpu: core::ptr::null(),
+            pdptes_stale: false,
+            primary: controls.primary,
+            written: Cell::new(controls.primary),
+            bochs,
+            pin: [controls.pin, pin_timed],
+            pin_written: controls.pin,
+            event: 0,
+            error_code: 0,
+            pending: None,
+            nmi_waits: false,
+            window: false,
+            switched: Switched::new(setup.xcr0_allowed, setup.xsave_size)?,
+            resident: Resident::new(),
+        };
+        vcpu.set_state(&SystemState {
+            cr0: cr::CR0_ET,
+            pat: x86_model::regs::msr::PAT_RESET,
+            dr6: 0xffff_0ff0,
+            dr7: 0x400,
+            ..SystemState::default()
+        });
+        Some(vcpu)
+    }
+
+    /// Runs `f` while the control structure is current on this CPU.
+    #[inline]
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        if self.cpu.is_some() {
+            return f();
+        }
+        let cpu = cpu::this_cpu();
+        // SAFETY: outside of `enter_cpu` and `leave` the structure is clear, and whoever holds the vCPU is alone with it.
+        let previous = unsafe { cpu.load(self.vmcs.hpa()) };
+        let result = f();
+        // SAFETY: as above.
+        unsafe { cpu.unload(self.vmcs.hpa(), previous) };
+        result
+    }
+
+    /// Whether an external interrupt may be injected into the state that the structure holds.
+    #[inline]
+    fn open(&self) -> bool {
+        read(GUEST_RFLAGS) & cr::RFLAGS_IF != 0 && read(GUEST_INTERRUPTIBILITY) & event::SHADOW == 0
+    }
+
+    /// Writes what the coming entry shall inject or watch for.
+    #[inline]
+    fn arm(&mut self) {
+        if self.event == 0
+            && let Some(vector) = self.pending
+            && self.open()
+        {
+            self.event = event::interrupt(vector);
+            self.pending = None;
+        }
+        let mut primary = self.primary;
+        if self.window || self.pending.is_some() {
+            primary |= primary::INTERRUPT_WINDOW;
+        }
+        if self.nmi_waits {
+            primary |= primary::NMI_WINDOW;
+        }
+        // SAFETY: only windows change; the event is one that the CPU accepts, or the entry fails.
+        unsafe {
+            if primary != self.written.get() {
+                write(PRIMARY_CONTROLS, primary);
+                self.written.set(primary);
+            }
+            if self.event != 0 {
+                write(ENTRY_EVENT, self.event);
+                if self.event & event::ERROR_VALID != 0 {
+                    write(ENTRY_ERROR_CODE, self.error_code);
+                }
+            }
+        }
+    }
+
+    /// Has the guest exit after a while if it has interrupts off.
+    fn arm_timer(&mut self) {
+        let off = read(GUEST_RFLAGS) & cr::RFLAGS_IF == 0;
+        let pin = self.pin[usize::from(off)];
+        // SAFETY: more exits; all others stay.
+        unsafe {
+            if pin != self.pin_written {
+                write(PIN_CONTROLS, pin);
+                self.pin_written = pin;
+            }
+            if off {
+                write(GUEST_PREEMPTION_TIMER, TIMER_START);
+            }
+        }
+    }
+
+    /// Takes in what became of an interrupted delivery.
+    #[inline]
+    fn settle_events(&mut self) {
+        let vectoring = read(VECTORING_EVENT);
+        self.event = 0;
+        if vectoring & event::VALID != 0 {
+            self.deliver_again(vectoring);
+        }
+    }
+
+    #[cold]
+    fn deliver_again(&mut self, vectoring: u32) {
+        match event::redeliver(vectoring) {
+            Redelivery::Nothing => {}
+            Redelivery::Inject(event) => {
+                self.event = event;
+                self.error_code = read(VECTORING_ERROR_CODE);
+            }
+            Redelivery::Nmi => {
+                self.event = event::nmi();
+                self.set_nmi_mask(false);
+            }
+        }
+    }
+
+    /// Sets or ends the guest's NMI mask.
+    pub(super) fn set_nmi_mask(&mut self, on: bool) {
+        let now = read(GUEST_INTERRUPTIBILITY) & !event::BLOCKED_BY_NMI;
+        let mask = if on { event::BLOCKED_BY_NMI } else { 0 };
+        // SAFETY: guest state.
+        unsafe { write(GUEST_INTERRUPTIBILITY, now | mask) };
+    }
+
+    /// Makes an exception the next event. It takes the place of an event whose delivery raised it, as on hardware, and ends
+    /// a shadow.
+    pub(super) fn put_back(&mut self, event: u32, error_code: u32) {
+        self.event = event;
+        self.error_code = error_code;
+        self.end_shadow();
+    }
+
+    fn end_shadow(&mut self) {
+        let now = read(GUEST_INTERRUPTIBILITY);
+        if now & event::SHADOW != 0 {
+            // SAFETY: guest state.
+            unsafe { write(GUEST_INTERRUPTIBILITY, now & !event::SHADOW) };
+        }
+    }
+
+    /// The interrupt window opened. `None` if it was only for an interrupt that waits here.
+    pub(super) fn window_opened(&mut self) -> Option<Exit> {
+        if self.pending.is_some() {
+            return None;
+        }
+        self.window = false;
+        Some(Exit::InterruptWindow)
+    }
+
+    /// The NMI window opened.
+    pub(super) fn nmi_window_opened(&mut self) -> Exit {
+        self.nmi_waits = false;
+        Exit::InterruptWindow
+    }
+
+    /// Moves past an instruction that was executed here.
+    pub(super) fn skip(&mut self) {
+        let rip = read(GUEST_RIP).wrapping_add(read(EXIT_LENGTH).into());
+        self.move_to(rip);
+    }
+
+    /// Also ends RFLAGS.RF and, for a guest that single-steps, raises the trap that the skipped instruction owes.
+    fn move_to(&mut self, rip: u64) {
+        let rflags = read(GUEST_RFLAGS);
+        // SAFETY: guest state.
+        unsafe {
+            write(GUEST_RIP, rip);
+            if rflags & (cr::RFLAGS_RF | cr::RFLAGS_TF) != 0 {
+                write(GUEST_RFLAGS, rflags & !cr::RFLAGS_RF);
+                if rflags & cr::RFLAGS_TF != 0 {
+                    let waiting = read(GUEST_PENDING_DEBUG);
+                    write(GUEST_PENDING_DEBUG, waiting | event::PENDING_STEP);
+                }
+            }
+        }
+        self.end_shadow();
+    }
+
+    /// The entry did not happen: says why, once and for all for this guest.
+    #[cold]
+    fn refused(&self, how: u64) -> Exit {
+        let why = if how == entry::FAILED_INVALID {
+            Failure::Invalid
+        } else {
+            Failure::Numbered(read(INSTRUCTION_ERROR))
+        };
+        error!("Entry refused: {why}");
+        let number = match why {
+            Failure::Invalid => 0,
+            Failure::Numbered(n) => n.into(),
+        };
+        Exit::Unsupported {
+            code: REFUSED | number,
+            info1: 0,
+            info2: 0,
+        }
+    }
+
+    #[cold]
+    fn entry_failed(&self, exit: u32) -> Exit {
+        let detail = read(EXIT_QUALIFICATION);
+        error!("Entry failed: {} (detail {detail:#x})", reason::name(exit));
+        Exit::Unsupported {
+            code: exit.into(),
+            info1: detail,
+            info2: read(GUEST_INTERRUPTIBILITY).into(),
+        }
+    }
+}
+
+impl GuestContext for VmxVcpu {
+    #[inline]
+    fn gprs(&self) -> &Gprs {
+        &self.gprs
+    }
+
+    #[inline]
+    fn gprs_mut(&mut self) -> &mut Gprs {
+        &mut self.gprs
+    }
+
+    #[inline]
+    fn rip(&self) -> u64 {
+        self.with(|| read(GUEST_RIP))
+    }
+
+    #[inline]
+    fn set_rip(&mut self, rip: u64) {
+        self.alone(|vcpu| vcpu.move_to(rip));
+    }
+
+    #[inline]
+    fn paging(&self) -> PagingState {
+        self.with(state::paging)
+    }
+
+    fn state(&self) -> SystemState {
+        self.with(|| self.read_state())
+    }
+
+    fn set_state(&mut self, new: &SystemState) {
+        (self.event, self.pending, self.nmi_waits) = (0, None, false);
+        self.alone(|vcpu| {
+            vcpu.write_state(new);
+            vcpu.paging_changed();
+        });
+    }
+
+    fn set_cr4(&mut self, value: u64) {
+        self.alone(|vcpu| {
+            state::set_guest_cr4(value);
+            vcpu.paging_changed();
+        });
+    }
+
+    fn context_msr(&self, index: u32) -> Option<u64> {
+        self.with(|| self.read_msr(index))
+    }
+
+    fn set_context_msr(&mut self, index: u32, value: u64) -> bool {
+        self.alone(|vcpu| vcpu.write_msr(index, value))
+    }
+
+    fn set_xcr0(&mut self, value: u64) {
+        self.switched.set_xcr0(value);
+    }
+
+    fn xcr0(&self) -> u64 {
+        self.switched.xcr0()
+    }
+
+    fn set_tsc_offset(&mut self, offset: u64) {
+        // SAFETY: only shifts the guest's view of the counter.
+        self.with(|| unsafe { write(TSC_OFFSET, offset) });
+    }
+
+    fn enter_cpu(&mut self) {
+        let cpu = cpu::this_cpu();
+        // SAFETY: our structure, which `leave` cleared.
+        unsafe { cpu.load(self.vmcs.hpa()) };
+        self.cpu = Some(cpu);
+        self.launched = false;
+        if !core::ptr::eq(self.last_cpu, cpu) {
+            self.last_cpu = cpu;
+            self.tag = AsidTag::default();
+            self.drop_translations();
+        }
+        write_host_state();
+        self.switched.load();
+        self.resident.load();
+    }
+
+    fn leave(&mut self) {
+        self.resident.save();
+        self.switched.save();
+        if let Some(cpu) = self.cpu.take() {
+            // SAFETY: our structure, active on this CPU.
+            unsafe { cpu.unload(self.vmcs.hpa(), Hpa(0)) };
+        }
+    }
+
+    fn run(&mut self, stage2: &Stage2) -> Exit {
+        let cpu = self.cpu.expect("a vCPU runs between enter_cpu and leave");
+        loop {
+            self.settle_translations(cpu, stage2);
+            if self.pdptes_stale {
+                self.load_pdptes(stage2);
+            }
+            self.arm();
+            if self.bochs {
+                if percpu::this().has_vector() {
+                    return Exit::Interrupt;
+                }
+                self.arm_timer();
+            }
+            // SAFETY: guest state.
+            unsafe { write(GUEST_RSP, self.gprs.get(Gpr::Rsp)) };
+            // SAFETY: interrupts are off throughout the hypervisor. The current structure is ours (`enter_cpu`), made by
+            // `OwnedVmcs::new`, which has physical interrupts exit and second-stage translation on; its root is that of
+            // `stage2`, which the caller keeps alive; its host fields are this CPU's (`enter_cpu`).
+            let how = unsafe { entry::enter(&mut self.gprs, self.launched.into()) };
+            if self.bochs {
+                asm::settle_interrupt_flag();
+            }
+            if how != entry::EXITED {
+                return self.refused(how);
+            }
+            self.launched = true;
+            self.gprs.set(Gpr::Rsp, read(GUEST_RSP));
+            let exit = read(EXIT_REASON);
+            if exit & ENTRY_FAILED != 0 {
+                self.event = 0;
+                return self.entry_failed(exit);
+            }
+            self.settle_events();
+            if let Some(exit) = self.decode(exit & 0xffff) {
+                return exit;
+            }
+        }
+    }
+
+    #[inline]
+    fn interruptible(&self) -> bool {
+        self.event == 0 && self.pending.is_none() && self.with(|| self.open())
+    }
+
+    #[inline]
+    fn interrupts_enabled(&self) -> bool {
+        self.with(|| read(GUEST_RFLAGS) & cr::RFLAGS_IF != 0)
+    }
+
+    /// False also for an NMI while an earlier one is being handled; [`Exit::InterruptWindow`] follows when it returns.
+    #[inline]
+    fn inject(&mut self, event: Event) -> bool {
+        match event {
+            Event::Interrupt(vector) => {
+                let free = self.pending.is_none();
+                if free {
+                    self.pending = Some(vector);
+                }
+                free
+            }
+            _ if self.event != 0 => {
+                self.nmi_waits |= event == Event::Nmi;
+                false
+            }
+            Event::Nmi => {
+                const HELD: u32 = event::BLOCKED_BY_NMI | event::SHADOW;
+                let held = self.with(|| read(GUEST_INTERRUPTIBILITY) & HELD != 0);
+                self.nmi_waits = held;
+                if !held {
+                    self.event = event::nmi();
+                }
+                !held
+            }
+            Event::Exception(vector, code) => {
+                let protected = || read(GUEST_CR0) & cr::CR0_PE != 0;
+                // Real mode has no error codes.
+                let code = code.filter(|_| self.with(protected));
+                self.event = event::exception(vector, code.is_some());
+                self.error_code = code.unwrap_or(0);
+                true
+            }
+        }
+    }
+
+    #[inline]
+    fn injecting(&self) -> bool {
+        self.pending.is_some() || self.event != 0
+    }
+
+    #[inline]
+    fn request_window(&mut self, on: bool) {
+        self.window = on;
+    }
+
+    /// VT-x does not keep them.
+    fn fetched_bytes(&self) -> &[u8] {
+        &[]
+    }
+
+    #[inline]
+    fn tpr(&self) -> u8 {
+        self.vmcs.tpr() >> 4
+    }
+
+    #[inline]
+    fn set_tpr(&mut self, cr8: u8) {
+        self.vmcs.set_tpr(cr8 << 4);
+    }
+}
+
+impl VmxVcpu {
+    /// As [`VmxVcpu::with`], for changes.
+    #[inline]
+    fn alone<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
+        if self.cpu.is_some() {
+            return f(self);
+        }
+        let cpu = cpu::this_cpu();
+        // SAFETY: as in `with`.
+        let previous = unsafe { cpu.load(self.vmcs.hpa()) };
+        let result = f(self);
+        // SAFETY: as in `with`.
+        unsafe { cpu.unload(self.vmcs.hpa(), previous) };
+        result
+    }
+}
+
+impl Drop for VmxVcpu {
+    /// The page must not go back while a CPU could still write the structure to it.
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
