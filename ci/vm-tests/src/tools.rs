@@ -1,6 +1,6 @@
 //! Do our programs work in dom0?
 
-use crate::row::{Level, VmTest};
+use crate::row::{Level, READY, Step, VmTest};
 
 /// The rows.
 pub fn rows() -> Vec<VmTest> {
@@ -39,5 +39,26 @@ pub fn rows() -> Vec<VmTest> {
             .debian()
             .needs_xen()
             .extra_time(300),
+        // What `cargo xtask run` ends at, and how it ends.
+        VmTest::new("tools/prompt", Level::Normal)
+            .cmdline("dom0_mem=900M")
+            .direct()
+            .system()
+            .needs_xen()
+            .steps(&[
+                Step::See(READY),
+                Step::See("dom0#"),
+                Step::Type("xl list\n"),
+                Step::See("Domain-0"),
+                Step::Type(
+                    "pidof xenstored xenconsoled devd | wc -w; ls /etc/xen; ls /sys/class/net\n",
+                ),
+                Step::See("3"),
+                Step::See("sample.cfg"),
+                Step::See("xenbr0"),
+                Step::Type("poweroff\n"),
+            ])
+            .powers_off()
+            .extra_time(60),
     ]
 }

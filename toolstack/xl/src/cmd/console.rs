@@ -2,7 +2,7 @@
 
 use super::failure::{Failure, Outcome, Result};
 use super::host::Host;
-use super::{Args, Command, Context, Opt};
+use super::{Args, Command, Context, Opt, last_words};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
@@ -11,6 +11,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use xen_abi::DomId;
 
@@ -67,7 +68,17 @@ fn console(_: &Context, args: &Args) -> Outcome {
             .map_err(|_| Failure::new(format!("-n: '{text}' is no number")))?,
     };
     let host = &mut Host::open()?;
-    let domain = host.domain(&args.words[0])?;
+    let name = &args.words[0];
+    let domain = host.domain(name).map_err(|failure| {
+        let Some((path, text)) = last_words::of(Path::new(last_words::LOGS), name) else {
+            return failure;
+        };
+        print!("{text}");
+        let path = path.display();
+        Failure::new(format!(
+            "there is no domain {name} any more; this is how {path} ends"
+        ))
+    })?;
     attach(host, domain.id(), args.value("type"), number, escape)
 }
 

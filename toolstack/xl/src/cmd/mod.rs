@@ -17,6 +17,7 @@ mod fixture;
 mod help;
 pub mod host;
 mod info;
+mod last_words;
 mod later;
 mod list;
 mod memory;
