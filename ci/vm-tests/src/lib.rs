@@ -3,6 +3,7 @@
 //! Rows are data; `cargo xtask test` runs them. A row asks one question and its name says which.
 #![forbid(unsafe_code)]
 
+mod bochs;
 mod boot;
 mod defconfigs;
 mod devices;
@@ -31,6 +32,7 @@ pub fn all() -> Vec<VmTest> {
     rows.extend(devices::rows());
     rows.extend(iommu::rows());
     rows.extend(tools::rows());
+    rows.extend(bochs::rows());
     rows
 }
 
@@ -66,6 +68,10 @@ mod tests {
                 assert!(path.exists(), "{} is missing", path.display());
             }
             Machine::load(row.machine).expect("the row's machine exists");
+            if let Some(guest) = row.guest {
+                let path = paths::root().join(format!("ci/guests/{guest}/main.rs"));
+                assert!(path.exists(), "{} is missing", path.display());
+            }
             if let Some(script) = row.script {
                 let path = paths::root().join(format!("ci/vm-tests/dom0/{script}.sh"));
                 assert!(path.exists(), "{} is missing", path.display());

@@ -62,6 +62,8 @@ pub struct VmTest {
     pub firmware: Firmware,
     /// Series of dom0's kernel.
     pub kernel: &'static str,
+    /// The micro-guest that runs as dom0 instead of the kernel.
+    pub guest: Option<&'static str>,
     /// Added to the hypervisor's command line.
     pub cmdline: &'static str,
     /// Added to dom0's command line.
@@ -104,6 +106,7 @@ impl VmTest {
             cpus: 2,
             firmware: Firmware::Bios,
             kernel: "6.1",
+            guest: None,
             cmdline: "",
             dom0_cmdline: "",
             devices: &[],
@@ -149,6 +152,12 @@ impl VmTest {
     /// With this dom0 kernel.
     pub fn kernel(mut self, series: &'static str) -> Self {
         self.kernel = series;
+        self
+    }
+
+    /// With this micro-guest as dom0.
+    pub fn guest(mut self, name: &'static str) -> Self {
+        self.guest = Some(name);
         self
     }
 

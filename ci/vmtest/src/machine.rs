@@ -15,24 +15,38 @@ pub enum Firmware {
     Efi,
 }
 
+/// What runs the machine.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Emulator {
+    /// QEMU without KVM.
+    #[default]
+    Qemu,
+    /// Bochs, which emulates Intel's VT-x.
+    Bochs,
+}
+
 /// One machine.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     /// One line for people: what the machine is for.
     pub about: String,
-    /// QEMU's `-machine`.
+    /// What runs it.
+    #[serde(default)]
+    pub emulator: Emulator,
+    /// QEMU's `-machine`, or Bochs' chip set.
     pub machine: String,
-    /// QEMU's `-cpu`.
+    /// QEMU's `-cpu`, or Bochs' CPU model.
     pub cpu: String,
     /// Number of CPUs.
     pub cpus: u32,
-    /// QEMU's `-m`.
+    /// QEMU's `-m`; for Bochs in MiB with an M.
     pub memory: String,
     /// Firmware.
     pub firmware: Firmware,
     /// More QEMU arguments; `{disk}` stands for the path of the test disk image, `{machines}` for that of the directory
-    /// with the machine files.
+    /// with the machine files. For Bochs: further lines of its configuration.
     #[serde(default)]
     pub devices: Vec<String>,
     /// Seconds until a boot counts as hung, on an idle host.

@@ -1,11 +1,11 @@
 //! Starting QEMU: the command line of a machine, and a running one.
 
 use crate::console::{Console, Outcome};
-use crate::machine::{Firmware, Machine};
+use crate::machine::{Emulator, Firmware, Machine};
 use crate::paths;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread;
@@ -28,6 +28,9 @@ pub enum Boot<'a> {
 
 /// QEMU's arguments for `machine`, without those of its console. `dir` takes the EFI variables and the test disk.
 pub fn args(machine: &Machine, boot: &Boot<'_>, dir: &Path) -> Result<Vec<String>> {
+    if machine.emulator != Emulator::Qemu {
+        bail!("this machine does not run in QEMU: it is for `cargo xtask test --machine`");
+    }
     let mut args: Vec<String> = Vec::new();
     let mut add = |list: &[&str]| args.extend(list.iter().map(|s| s.to_string()));
     add(&[
@@ -131,7 +134,8 @@ pub fn shell_line(args: &[String]) -> String {
 /// A machine that runs. Dropping it kills it.
 pub struct Vm {
     child: Child,
-    input: ChildStdin,
+    /// Its serial port's input, if it has one.
+    input: Option<ChildStdin>,
     /// Its console.
     pub console: Console,
     at: usize,
@@ -157,10 +161,23 @@ impl Vm {
         thread::spawn(move || pump.pump(output, log));
         Ok(Self {
             child,
-            input,
+            input: Some(input),
             console,
             at: 0,
         })
+    }
+
+    /// A machine without input, whose console is read from `source`.
+    pub(crate) fn with_output(child: Child, source: impl Read + Send + 'static, log: File) -> Self {
+        let console = Console::default();
+        let pump = console.clone();
+        thread::spawn(move || pump.pump(source, log));
+        Self {
+            child,
+            input: None,
+            console,
+            at: 0,
+        }
     }
 
     /// Waits for one of `needles` behind the last match.
@@ -170,9 +187,11 @@ impl Vm {
 
     /// Types text.
     pub fn send(&mut self, text: &str) -> Result<()> {
-        self.input
+        let input = self.input.as_mut();
+        let input = input.context("this machine's console takes no input")?;
+        input
             .write_all(text.as_bytes())
-            .and_then(|()| self.input.flush())
+            .and_then(|()| input.flush())
             .context("the machine is gone")
     }
 

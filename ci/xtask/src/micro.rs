@@ -2,9 +2,11 @@
 
 use crate::setup::{self, Need};
 use crate::{build, exec};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Mutex;
 use vmtest::paths;
 
 /// Options of `micro`.
@@ -30,6 +32,20 @@ pub fn runner<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
         .args(["run", "--quiet", "--package", "micro", "--"])
         .args(args);
     cargo
+}
+
+/// Builds the guests and gives the path of one.
+pub fn build_guest(name: &str) -> Result<PathBuf> {
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = BUILDING.lock().expect("no panic while locked");
+    let mut cargo = exec::cargo();
+    cargo.args(["build", "--quiet", "--package", "micro-guests"]);
+    cargo.args(["--target", "x86_64-unknown-none", "--profile", "guest"]);
+    let built = exec::collect(cargo, |_| {})?;
+    if !built.ok {
+        bail!("the micro-guests do not build: {}", built.lines.join("\n"));
+    }
+    Ok(paths::target().join("x86_64-unknown-none/guest").join(name))
 }
 
 /// The names of all guests that every test run boots.

@@ -3,7 +3,7 @@
 //! Packages come by `apt-get download`, which checks Debian's signatures, and are only unpacked into the cache:
 //! nothing of them is installed on this machine.
 
-use super::{apt, modules};
+use super::{apt, modules, suite};
 use crate::{exec, ui};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -53,6 +53,8 @@ struct Tree {
     /// What of them goes into a RAM disk: directories (with a slash at the end) or the beginnings of paths.
     #[serde(default)]
     keep: Vec<String>,
+    /// Debian release from which they come together with all that they depend on; else apt's own, without that.
+    suite: Option<String>,
     #[allow(dead_code, reason = "for people; every image states its licence")]
     licence: String,
 }
@@ -116,11 +118,15 @@ pub fn kept_tree(name: &str) -> Result<(PathBuf, Vec<String>)> {
     if part.exists() {
         fs::remove_dir_all(&part)?;
     }
-    for package in &wanted.packages {
-        let known = |p: &&str| exec::first_line("apt-cache", &["show", p]).is_some();
-        let package = package.split('|').find(known).unwrap_or(package);
-        let deb = download(package, None)?;
-        unpack_into(&deb, &part)?;
+    if let Some(suite) = &wanted.suite {
+        suite::fetch(suite, &wanted.packages, &part)?;
+    } else {
+        for package in &wanted.packages {
+            let known = |p: &&str| exec::first_line("apt-cache", &["show", p]).is_some();
+            let package = package.split('|').find(known).unwrap_or(package);
+            let deb = download(package, None)?;
+            unpack_into(&deb, &part)?;
+        }
     }
     fs::write(part.join(STAMP), stamp)?;
     if place.exists() {
@@ -318,7 +324,7 @@ fn unpack(deb: &Path) -> Result<PathBuf> {
     Ok(dir)
 }
 
-fn unpack_into(deb: &Path, dir: &Path) -> Result<()> {
+pub(super) fn unpack_into(deb: &Path, dir: &Path) -> Result<()> {
     let mut command = exec::command("dpkg-deb", ["-x"]);
     command.arg(deb).arg(dir);
     let output = exec::collect(command, |_| {})?;

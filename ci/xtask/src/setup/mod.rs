@@ -6,6 +6,7 @@ mod apt;
 mod fetch;
 mod modules;
 mod rust;
+mod suite;
 
 use anyhow::Result;
 use vmtest::{kernels, paths};

@@ -34,6 +34,9 @@ pub struct Args {
     /// Run the VM tests on something else, to compare.
     #[arg(long, value_enum)]
     peer: Option<Peer>,
+    /// Only the VM tests on this machine (a file of `ci/machines`), at every level.
+    #[arg(long, conflicts_with = "quick")]
+    machine: Option<String>,
     /// VM tests at a time (default: 2 with two or more CPUs).
     #[arg(long)]
     jobs: Option<usize>,
@@ -58,15 +61,18 @@ const CHECKS: &[&str] = &[
 
 /// Runs what is selected; true if nothing failed.
 pub fn run(args: &Args) -> Result<bool> {
-    let level = match (args.quick, args.full) {
+    let level = match (args.quick, args.full || args.machine.is_some()) {
         (true, _) => Level::Quick,
         (_, true) => Level::Full,
         _ => Level::Normal,
     };
+    let on = args.machine.as_deref();
     let wanted = |name: &str| {
-        args.filter
-            .as_ref()
-            .is_none_or(|f| name.contains(f.as_str()) || (name == "lint" && f.contains("lint")))
+        on.is_none_or(|_| name.starts_with("vm/"))
+            && args
+                .filter
+                .as_ref()
+                .is_none_or(|f| name.contains(f.as_str()) || (name == "lint" && f.contains("lint")))
     };
     // Asking for a test by its full name runs it, whatever its level.
     let exact = |name: &str| args.filter.as_deref() == Some(name);
@@ -76,8 +82,9 @@ pub fn run(args: &Args) -> Result<bool> {
             let name = format!("vm/{}", t.name);
             (wanted(&name) && t.level <= level) || exact(&name) || exact(&t.name)
         })
-        // A build of ours cannot run on a peer.
-        .filter(|t| t.defconfig.is_none() || args.peer.is_none())
+        .filter(|t| on.is_none_or(|m| m == t.machine))
+        // A build of ours cannot run on a peer, and a machine for VT-x shows nothing there.
+        .filter(|t| (t.defconfig.is_none() && t.machine != "bochs") || args.peer.is_none())
         .collect();
     let configs: Vec<String> = config::names()?
         .into_iter()

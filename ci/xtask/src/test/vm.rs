@@ -3,7 +3,7 @@
 use super::Peer;
 use super::report::Report;
 use crate::media::{self, On, Plan};
-use crate::ui;
+use crate::{micro, setup, ui};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,11 @@ use std::{env, fs, thread};
 use vm_tests::{End, FATAL, Step, VmTest};
 use vmtest::bundle::Bundle;
 use vmtest::console::Outcome;
+use vmtest::iso::Iso;
 use vmtest::kernels::{self, Kernel};
-use vmtest::machine::Firmware;
+use vmtest::machine::{Emulator, Firmware, Machine};
 use vmtest::qemu::Vm;
-use vmtest::{kernels as cache, paths};
+use vmtest::{bochs, kernels as cache, paths};
 
 /// Lines of console shown for a failed test.
 const TAIL: usize = 25;
@@ -100,6 +101,9 @@ impl Runner {
     }
 
     fn start(&self, test: &VmTest, bundle: &Bundle) -> Result<(Vm, Duration)> {
+        if Machine::load(test.machine)?.emulator == Emulator::Bochs {
+            return self.start_bochs(test, bundle);
+        }
         let (kernel, initrd) = self
             .kernels
             .get(test.kernel)
@@ -147,6 +151,48 @@ impl Runner {
         let seconds = (machine.timeout + test.extra_time) as f32 * self.scale;
         Ok((
             Vm::start(args, &bundle.dir)?,
+            Duration::from_secs_f32(seconds),
+        ))
+    }
+}
+
+impl Runner {
+    /// Boots the test's micro-guest, or Linux, in Bochs.
+    fn start_bochs(&self, test: &VmTest, bundle: &Bundle) -> Result<(Vm, Duration)> {
+        {
+            static FETCHING: Mutex<()> = Mutex::new(());
+            let _one_at_a_time = FETCHING.lock().expect("no panic while locked");
+            setup::tree("bochs")?;
+        }
+        let mut machine = Machine::load(test.machine)?;
+        machine.cpus = test.cpus;
+        machine
+            .devices
+            .extend(test.devices.iter().map(|s| s.to_string()));
+        let (kernel, initrd) = self
+            .kernels
+            .get(test.kernel)
+            .with_context(|| format!("no kernel {}", test.kernel))?;
+        let mut line = format!("console=hvc0 xt.cpus={} {}", test.cpus, test.dom0_cmdline);
+        if let Some(script) = test.script {
+            line += &format!(" xt.test={script}");
+        }
+        let guest = test.guest.map(micro::build_guest).transpose()?;
+        let iso = bundle.dir.join("boot.iso");
+        vmtest::iso::build(
+            &Iso {
+                hypervisor: &self.hypervisor,
+                cmdline: &format!("{} noreboot {}", crate::iso::CMDLINE, test.cmdline),
+                kernel: Some(guest.as_ref().unwrap_or(&kernel.image)),
+                dom0_cmdline: if guest.is_some() { "" } else { &line },
+                initrd: guest.is_none().then_some(initrd.as_path()),
+                efi_only: false,
+            },
+            &iso,
+        )?;
+        let seconds = (machine.timeout + test.extra_time) as f32 * self.scale;
+        Ok((
+            bochs::start(&machine, &iso, &bundle.dir)?,
             Duration::from_secs_f32(seconds),
         ))
     }

@@ -1,0 +1,76 @@
+//! Intel's VT-x, which of all emulators that need no such processor only Bochs has: the micro-guests, then Linux.
+
+use crate::row::{Level, READY, Step, VmTest};
+
+const MACHINE: &str = "bochs";
+
+/// Micro-guests of every run, and what each must end with. The first line is that the driver was chosen.
+const SHORT: &[(&str, &str)] = &[
+    ("smp", "TEST smp: SUCCESS"),
+    ("apic", "TEST apic: SUCCESS"),
+    ("memory", "TEST memory: SUCCESS"),
+    ("domu", "TEST domu: SUCCESS"),
+];
+
+/// Those of the long run.
+const LONG: &[(&str, &str)] = &[
+    ("console", "TEST console: SUCCESS"),
+    ("cpuid", "TEST cpuid: SUCCESS"),
+    ("domctl", "TEST domctl: SUCCESS"),
+    ("evtchn-2l", "TEST evtchn-2l: SUCCESS"),
+    ("evtchn-fifo", "TEST evtchn-fifo: SUCCESS"),
+    ("grant", "TEST grant: SUCCESS"),
+    ("hypercall", "TEST hypercall: SUCCESS"),
+    ("hypfs", "TEST hypfs: SUCCESS"),
+    ("msr", "TEST msr: SUCCESS"),
+    ("multicall", "TEST multicall: SUCCESS"),
+    ("physdev", "TEST physdev: SUCCESS"),
+    ("port", "TEST port: SUCCESS"),
+    ("pvclock", "TEST pvclock: SUCCESS"),
+    ("restart", "TEST restart: SUCCESS"),
+    ("sched", "TEST sched: SUCCESS"),
+    ("timer", "TEST timer: SUCCESS"),
+    ("unknown", "TEST unknown: SUCCESS"),
+    ("upcall", "TEST upcall: SUCCESS"),
+    ("upcall-vcpu", "TEST upcall-vcpu: SUCCESS"),
+    ("vcpu", "TEST vcpu: SUCCESS"),
+    ("version", "TEST version: SUCCESS"),
+];
+
+/// The rows.
+pub fn rows() -> Vec<VmTest> {
+    use Level::{Full, Normal};
+    let row = |name: &str, level| {
+        VmTest::new(format!("bochs/{name}"), level)
+            .machine(MACHINE)
+            .needs_xen()
+    };
+    let mut rows = vec![
+        row("no-virtualization", Normal)
+            .guest("version")
+            .devices(&["cpu: exclude_features=vmx"])
+            .steps(&[
+                Step::See("Xenolith 0."),
+                Step::See(
+                    "Xenolith cannot start: the CPU has no hardware virtualization that the system could see",
+                ),
+            ]),
+    ];
+    for (guests, level) in [(SHORT, Normal), (LONG, Full)] {
+        rows.extend(guests.iter().map(|&(guest, end)| {
+            row(guest, level)
+                .guest(guest)
+                .steps(&[Step::See("Intel VT-x, EPT"), Step::See(end)])
+        }));
+    }
+    // Emulated time runs at its own pace; a busy host makes it a long wait.
+    let linux = |cpus| {
+        row(&format!("linux-{cpus}cpu"), Full)
+            .cpus(cpus)
+            .script("boot")
+            .steps(&[Step::See("Intel VT-x, EPT"), Step::See(READY)])
+            .extra_time(600)
+    };
+    rows.extend([linux(1), linux(2)]);
+    rows
+}
