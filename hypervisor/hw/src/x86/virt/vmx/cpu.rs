@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 
 use x86_model::regs::{cr, msr};
 use x86_model::virt::svm::{AsidPool, AsidTag};
-use x86_model::virt::vmx::capability::{MSR_CR0_FIXED0, MSR_CR4_FIXED0, fix};
+use x86_model::virt::vmx::capability::{Controls, MSR_CR0_FIXED0, MSR_CR4_FIXED0, fix};
 use x86_model::virt::vmx::{FEATURE_LOCKED, FEATURE_VMXON};
 use x86_model::{Hpa, PAGE_SIZE};
 
@@ -98,6 +98,9 @@ pub fn enable_this_cpu() -> Result<(), &'static str> {
         }
     } else if feature & FEATURE_VMXON == 0 {
         return Err("VT-x is disabled and locked by the firmware on one CPU (FEATURE_CONTROL)");
+    }
+    if CONTROLS.get().map(|c| Ok(*c)) != Some(Controls::choose(rdmsr)) {
+        return Err("its VT-x can do other things than the boot CPU's");
     }
     let fixed = |value, first| fix(value, rdmsr(first), rdmsr(first + 1));
     let cr0 = fixed(read_cr0(), MSR_CR0_FIXED0);
