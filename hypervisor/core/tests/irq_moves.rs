@@ -97,6 +97,23 @@ fn a_line_follows_its_vcpu_before_it_is_delivered_and_stays_masked() {
 }
 
 #[test]
+fn a_line_that_the_guest_points_elsewhere_moves_at_its_next_arrival() {
+    let s = System::new(2);
+    let id = level_line(&s);
+    let first = places(&s, id)[0];
+    s.dom.vcpu(0).unwrap().home.store(0, Ordering::SeqCst);
+    // To vCPU 0, which is at home where the line is, and back to vCPU 1.
+    for (apic, home) in [(0, 0), (2, 0), (2, 0)] {
+        program(&s, 9, 0x40 | 1 << 15, apic << 24);
+        assert_eq!(route(&s, 9).0, home, "not before an interrupt has arrived");
+    }
+    s.hv.device_interrupt(CpuId(0), first.vector);
+    assert_eq!((route(&s, 9).0, route(&s, 9).3), (1, true));
+    s.hv.guest_eoi(&s.dom, 0x40);
+    assert!(!route(&s, 9).3);
+}
+
+#[test]
 fn a_cpu_loses_all_interrupts_and_an_edge_that_may_have_been_missed_is_made_up_for() {
     let s = System::new(2);
     // An edge-triggered line to vCPU 0, bound on CPU 0.

@@ -208,6 +208,15 @@ impl Platform {
             IoApicEffect::None => {}
             IoApicEffect::Mask { gsi } => hv.hw.mask_gsi(gsi, true),
             IoApicEffect::Unmask { gsi } => hv.hw.mask_gsi(gsi, false),
+            IoApicEffect::Retarget { gsi } => {
+                let target = self.ioapics.lock().target(gsi);
+                if let Some(home) = target.and_then(|t| hv.home_of(domain, &t))
+                    && let Some(&id) = self.lines.lock().get(&gsi)
+                {
+                    // At the next arrival: a pin cannot be told without being masked for a moment.
+                    hv.irqs.wish(id, home.0);
+                }
+            }
             IoApicEffect::Bind { gsi, mode } => {
                 let source = Source::Gsi { gsi, mode };
                 let mut lines = self.lines.lock();

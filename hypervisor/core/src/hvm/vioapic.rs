@@ -65,6 +65,11 @@ pub enum IoApicEffect {
         /// The line.
         gsi: u32,
     },
+    /// The line's interrupts are for another target from now on ([`VIoApics::target`]).
+    Retarget {
+        /// The line.
+        gsi: u32,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -202,6 +207,17 @@ impl VIoApics {
             .is_some_and(|p| p.bound.is_some_and(|m| m.level))
     }
 
+    /// What the entry of a line would deliver.
+    pub fn target(&mut self, gsi: u32) -> Option<Ipi> {
+        let rte = self.pin_mut(gsi)?.rte;
+        Some(Ipi {
+            dest: DestSpec::of8(rte.dest(), rte.logical()),
+            mode: rte.mode(),
+            vector: rte.vector(),
+            level: rte.level(),
+        })
+    }
+
     /// The physical line fired (and was masked, if level). What to deliver; `None` if the entry is masked or a level
     /// interrupt awaits its EOI.
     pub fn interrupt(&mut self, gsi: u32) -> Option<Ipi> {
@@ -291,7 +307,13 @@ impl VIoApic {
             // Turning an entry to edge and back is how guests end an interrupt without an EOI register.
             pin.rte.0 &= !Rte::REMOTE_IRR;
         }
-        pin.settle(self.gsi_base + u32::from(n / 2))
+        let gsi = self.gsi_base + u32::from(n / 2);
+        let bound = pin.bound.is_some();
+        let moved = pin.rte.dest() != Rte(old).dest();
+        match pin.settle(gsi) {
+            IoApicEffect::None if bound && moved => IoApicEffect::Retarget { gsi },
+            effect => effect,
+        }
     }
 }
 

@@ -62,6 +62,26 @@ fn registers() {
 }
 
 #[test]
+fn a_bound_line_that_is_for_another_target_is_named() {
+    let mut v = two();
+    pin(&mut v, 3, 0x31);
+    assert_eq!(
+        put(&mut v, 1, 0x17, 0x0400_0000),
+        IoApicEffect::None,
+        "the same"
+    );
+    assert_eq!(
+        put(&mut v, 1, 0x17, 0x0200_0000),
+        IoApicEffect::Retarget { gsi: 27 }
+    );
+    let target = v.target(27).unwrap();
+    assert_eq!((target.dest, target.vector), (DestSpec::Physical(2), 0x31));
+    // Not yet bound: nothing can move.
+    assert_eq!(put(&mut v, 1, 0x19, 0x0200_0000), IoApicEffect::None);
+    assert_eq!(v.target(99), None);
+}
+
+#[test]
 fn edge_lines_are_bound_on_unmask_and_masked_on_mask() {
     let mut v = two();
     assert_eq!(pin(&mut v, 3, 0x1_0031), IoApicEffect::None);
@@ -238,6 +258,7 @@ proptest! {
                             open[gsi as usize] = true;
                         }
                         IoApicEffect::Mask { gsi } => open[gsi as usize] = false,
+                        IoApicEffect::Retarget { .. } => {}
                     }
                 }
                 3 | 4 => {

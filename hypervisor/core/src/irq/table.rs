@@ -181,6 +181,13 @@ impl IrqMap {
             .is_some_and(|irq| irq.moving.is_settled() && irq.moving.follow(home))
     }
 
+    /// The interrupt should be on this CPU from its next arrival on.
+    pub fn wish(&self, id: IrqId, on: u32) {
+        if let Some(irq) = self.tables.lock().irqs.get_mut(&id) {
+            irq.moving.wish(on);
+        }
+    }
+
     /// The interrupt should be on this CPU.
     pub fn want(&self, id: IrqId, on: u32) -> Wish {
         let mut tables = self.tables.lock();

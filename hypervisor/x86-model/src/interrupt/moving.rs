@@ -110,6 +110,11 @@ impl Moving {
         }
     }
 
+    /// The interrupt should be on this CPU as soon as one has arrived, and the last move is over.
+    pub fn wish(&mut self, cpu: u32) {
+        self.wanted = Some(cpu).filter(|&c| c != self.at.cpu);
+    }
+
     /// Where it should go as soon as it can; taken once the last move is over.
     pub fn take_wish(&mut self) -> Option<u32> {
         if !self.is_settled() {

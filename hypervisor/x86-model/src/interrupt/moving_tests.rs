@@ -38,6 +38,13 @@ fn a_wish_to_stay_takes_back_an_earlier_one() {
     m.confirm();
     assert!(m.quiet(place(0, 0x40)));
     assert_eq!(m.take_wish(), None);
+    // One that waits for an arrival only.
+    m.wish(3);
+    m.wish(2);
+    assert_eq!((m.take_wish(), m.take_wish()), (Some(2), None));
+    m.wish(3);
+    m.wish(1);
+    assert_eq!(m.take_wish(), None, "it is there");
 }
 
 #[test]
