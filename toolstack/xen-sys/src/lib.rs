@@ -1,7 +1,7 @@
 //! What programs of a control domain need of Linux and Xen, as safe handles.
 //!
 //! The only crate above the hypervisor with unsafe code, and that only in [`page`] (memory shared with others), `call`
-//! (`ioctl`), `locked` (memory for hypercalls), [`hypercalls`] and [`domctl`] (their addresses), [`loopdev`] and [`net`]
+//! (`ioctl`), `locked` (memory for hypercalls), [`hypercalls`] and [`domctl`] (their addresses), [`foreign`], [`loopdev`] and [`net`]
 //! (structures of Linux's own drivers).
 #![deny(unsafe_code)]
 
@@ -10,6 +10,7 @@ mod call;
 pub mod domctl;
 pub mod evtchn;
 pub mod fake;
+pub mod foreign;
 pub mod gntdev;
 pub mod hypercalls;
 mod locked;

@@ -26,5 +26,7 @@ mod tests {
         assert_eq!(gntdev::UNMAP_GRANT_REF, 0x0010_4701);
         assert_eq!(gntdev::SET_MAX_GRANTS, 0x0004_4703);
         assert_eq!(privcmd::HYPERCALL, 0x0030_5000);
+        assert_eq!(privcmd::MMAPBATCH_V2, 0x0020_5004);
+        assert_eq!(privcmd::MMAP_RESOURCE, 0x0020_5007);
     }
 }

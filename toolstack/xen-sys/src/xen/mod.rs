@@ -3,6 +3,7 @@
 //! The control interfaces have versions that differ between Xen's releases; the one that the hypervisor takes is found by
 //! trying. A refused version has no effect, so any call can be the one that finds out.
 
+mod create;
 mod domctl;
 mod machine;
 mod memory;
@@ -12,6 +13,7 @@ mod tests;
 mod vcpu;
 mod version;
 
+pub use create::NewDomain;
 pub use domctl::Domain;
 pub use pool::{Pool, PoolParameters, Weight};
 pub use vcpu::Affinity;
