@@ -85,9 +85,10 @@ impl ForeignMemory {
             domid,
             kind: resource::GRANT_TABLE,
             id: resource::GRANT_TABLE_ID_SHARED,
+            pad: 0,
+            first: 0,
             num: 1,
             addr: window.at.as_ptr() as u64,
-            ..MmapResource::default()
         };
         // SAFETY: the structure is that of the number; the address is a mapping of this device of one page.
         unsafe { linux_call(&self.fd, MMAP_RESOURCE, &mut argument) }?;

@@ -7,4 +7,6 @@
 pub mod build;
 pub mod cfg;
 pub mod cmd;
+pub mod device;
+pub mod domain;
 pub mod hotplug;

@@ -16,9 +16,7 @@ pub struct Hypercall {
 pub const HYPERCALL: u32 = ioc(size_of::<Hypercall>(), b'P', 0);
 
 /// Argument of [`MMAPBATCH_V2`].
-#[derive(
-    Clone, Copy, Debug, Default, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
-)]
+#[derive(Clone, Copy, Debug, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C)]
 pub struct MmapBatch {
     /// Number of pages.
@@ -39,9 +37,7 @@ pub struct MmapBatch {
 pub const MMAPBATCH_V2: u32 = ioc(size_of::<MmapBatch>(), b'P', 4);
 
 /// Argument of [`MMAP_RESOURCE`].
-#[derive(
-    Clone, Copy, Debug, Default, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
-)]
+#[derive(Clone, Copy, Debug, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C)]
 pub struct MmapResource {
     /// Whose resource.

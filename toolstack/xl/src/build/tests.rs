@@ -129,7 +129,7 @@ fn lengths_of_aml_packages() {
         let at = t.bytes.windows(4).position(|w| w == b"DSDT").unwrap();
         t.bytes[at..].to_vec()
     };
-    for (vcpus, lead) in [(1, 0), (2, 1), (128, 1), (140, 2)] {
+    for (vcpus, lead) in [(1, 0), (2, 1), (100, 1), (128, 2)] {
         let t = dsdt(vcpus);
         let len = u32::from_le_bytes(t[4..8].try_into().unwrap()) as usize;
         // Table header, scope operator, then the length: bits 7:6 of the first byte are how many follow.

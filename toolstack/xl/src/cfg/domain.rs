@@ -55,8 +55,6 @@ pub struct DomainConfig {
     pub msr_relaxed: bool,
     /// `oos`.
     pub oos: bool,
-    /// `cpuid`: changes of the CPU's description, as written.
-    pub cpuid: Vec<String>,
 }
 
 /// Limits of a domain; `None`: the hypervisor's default.

@@ -89,7 +89,6 @@ pub(super) fn domain(
         driver_domain: r.flag("driver_domain")?.unwrap_or(false),
         msr_relaxed: r.flag("msr_relaxed")?.unwrap_or(false),
         oos: r.flag("oos")?.unwrap_or(true),
-        cpuid: r.texts("cpuid")?.into_iter().map(|(t, _)| t).collect(),
     };
     let sched = ["period", "slice", "latency", "extratime"];
     for name in sched {
@@ -140,8 +139,8 @@ fn kind(r: &mut Reader<'_>) -> Result<()> {
 /// Settings that would change the guest and cannot be honoured are errors, not warnings.
 fn unbuilt(r: &mut Reader<'_>) -> Result<()> {
     let lists = [
-        "pci", "vfb", "vkb", "vtpm", "usbctrl", "usbdev", "p9", "pvcalls", "vdispl", "vsnd",
-        "channel", "virtio", "vnuma", "dtdev", "ioports", "irqs", "iomem", "vif2",
+        "pci", "vfb", "vkb", "vtpm", "cpuid", "usbctrl", "usbdev", "p9", "pvcalls", "vdispl",
+        "vsnd", "channel", "virtio", "vnuma", "dtdev", "ioports", "irqs", "iomem", "vif2",
     ];
     for name in lists {
         if let Some(value) = r.take(name)

@@ -28,19 +28,12 @@ fn refuse(_: &Context, _: &Args) -> Outcome {
 /// The rows.
 #[rustfmt::skip]
 pub const ROWS: &[Command] = &[
-    row("create", 0, true, "[options] [config] [key=value...]", "Build and start a domain from a config file"),
-    row("config-update", 1, true, "<Domain> [config] [key=value...]", "Replace the config that a running domain gets at its next restart"),
-    row("destroy", 1, false, "[options] <Domain>", "End a domain at once"),
-    row("shutdown", 0, false, "[options] <-a|Domain>", "Ask a domain to power off"),
-    row("reboot", 0, false, "[options] <-a|Domain>", "Ask a domain to start anew"),
     row("pci-attach", 2, false, "<Domain> <BDF> [Virtual Slot]", "Give a domain a PCI device"),
     row("pci-detach", 2, false, "<Domain> <BDF>", "Take a PCI device from a domain"),
     row("pci-list", 1, false, "<Domain>", "Show the PCI devices of a domain"),
     row("pci-assignable-add", 1, false, "[options] <BDF>", "Set a PCI device aside for domains"),
     row("pci-assignable-remove", 1, false, "[options] <BDF>", "Give a PCI device that was set aside back"),
     row("pci-assignable-list", 0, false, "", "Show the PCI devices that are set aside"),
-    row("pause", 1, false, "<Domain>", "Stop the vCPUs of a domain"),
-    row("unpause", 1, false, "<Domain>", "Let a paused domain go on"),
     row("vncviewer", 1, false, "[options] <Domain>", "Show a domain's screen in a VNC viewer"),
     row("save", 2, false, "[options] <Domain> <CheckpointFile> [<ConfigFile>]", "Write a domain to a file and end it"),
     row("migrate", 2, false, "[options] <Domain> <host>", "Move a domain to another machine"),

@@ -7,6 +7,7 @@
 pub mod args;
 pub mod console;
 pub mod context;
+pub mod create;
 mod details;
 mod device_change;
 mod device_list;
@@ -19,6 +20,7 @@ pub mod host;
 mod info;
 mod last_words;
 mod later;
+mod life;
 mod list;
 mod memory;
 mod names;
@@ -57,6 +59,8 @@ pub const FAMILIES: &[&[Command]] = &[
     console::ROWS,
     device_change::ROWS,
     device_list::ROWS,
+    create::ROWS,
+    life::ROWS,
     info::ROWS,
     list::ROWS,
     memory::ROWS,
@@ -98,6 +102,12 @@ pub fn main(args: &[String]) -> ExitCode {
 }
 
 fn run(args: &[String]) -> (Context, Outcome) {
+    if args
+        .first()
+        .is_some_and(|a| a == crate::domain::monitor::COMMAND)
+    {
+        return (Context::default(), crate::domain::monitor::main(&args[1..]));
+    }
     let (mut context, rest) = match Context::parse(args) {
         Ok(parsed) => parsed,
         Err(failure) => return (Context::default(), Err(failure)),
