@@ -2,34 +2,7 @@
 # Does our xl print what Debian's prints, on the same hypervisor with the same daemons?
 . /xt/lib.sh
 . /xt/tests/debian-start.sh
-
-# mask: what changes from one moment to the next. Times; where vCPUs are and whether they run; free memory.
-mask() {
-	sed -E \
-		-e 's/ +[0-9]+\.[0-9]( |$)/ SECONDS\1/' \
-		-e 's/ +[0-9]+ +[r-][b-]- / CPU /' \
-		-e 's/(^Domain-0 .*) +[r-][b-]----/\1 STATE/' \
-		-e 's/^(free_memory +: )[0-9]+/\1N/' \
-		-e 's/^( +[0-9]+: +[0-9]+ +)[0-9]+/\1N/' \
-		-e 's/([0-9]+ days?, )?[ 0-9][0-9]:[0-9][0-9](:[0-9][0-9])?/TIME/g'
-}
-
-# same COMMAND...: both print the same and end alike; else the command is on the list of those that differ.
-differ=
-same() {
-	xl "$@" >/tmp/debian 2>/tmp/debian.err
-	theirs=$?
-	/ours/xl "$@" >/tmp/ours 2>/tmp/ours.err
-	ours=$?
-	mask </tmp/debian >/tmp/debian.masked
-	mask </tmp/ours >/tmp/ours.masked
-	if diff /tmp/debian.masked /tmp/ours.masked >/tmp/diff && [ "$ours" = "$theirs" ]; then
-		note "xl $*: $(wc -l </tmp/ours) lines alike, exit status $theirs"
-		return
-	fi
-	note "xl $* differs, exit status $ours, not $theirs: $(cat /tmp/diff /tmp/ours.err)"
-	differ="$differ [$*]"
-}
+. /xt/tests/beside.sh
 
 # Linux registers a vCPU that it may use; to use it is left to udev.
 cpu1=/sys/devices/system/cpu/cpu1
@@ -106,4 +79,4 @@ same vcpu-list
 same vcpu-set 0 2
 wait_for 30 back || fail "dom0 does not switch on its CPU"
 same vcpu-list
-[ -z "$differ" ] || fail "different:$differ"
+alike

@@ -72,5 +72,13 @@ wait_for 30 back || fail "dom0 does not switch on its CPU"
 xl debug-keys h || fail "debug-keys"
 xl dmesg -c >/tmp/log || fail "dmesg -c"
 [ "$(xl dmesg | wc -c)" -lt "$(wc -c </tmp/log)" ] || fail "dmesg -c does not empty the log"
+# The live list takes a second screen and gives it back.
+xl top -i 2 -d 0.2 >/tmp/screen </dev/null || fail "top: $?"
+enter=$(printf '\033[?1049h')
+leave=$(printf '\033[?1049l')
+case $(cat /tmp/screen) in
+"$enter"*Domain-0*"$leave") ;;
+*) fail "top: $(head -c 300 /tmp/screen)" ;;
+esac
 xl console 0 2>/dev/null
 expect "exit status of console 0" 22 $?
