@@ -97,4 +97,5 @@ expect "the digest from dom0" "$digest" "$(md5sum </mnt/file | cut -c1-32)"
 umount /mnt
 wait_for 20 test "$(xl info free_memory)" -ge "$free" || fail "memory before $free MiB, after $(xl info free_memory) MiB"
 note "nodes in the store: $nodes before, $(xenstore ls -f | wc -l) after"
+grep -q "(XEN).*d$id" /var/log/xen/console/hypervisor.log || fail "the hypervisor's log is not kept"
 cat /var/log/xen/xen*.log /var/log/xen/devd.log
