@@ -12,6 +12,7 @@ use xen_abi::linux::gntdev::RESERVED_CONSOLE;
 use xen_abi::{DomId, domid};
 use xen_sys::domctl::Control;
 use xen_sys::evtchn::{EventChannels, LocalPort};
+use xen_sys::foreign::ForeignMemory;
 use xen_sys::gntdev::Grants;
 use xen_sys::xenstore::{Client, Error, Event, Result, Transaction};
 
@@ -187,8 +188,15 @@ impl Host for Machine {
         self.ask(|store| store.write(Transaction::NONE, &path, terminal.as_bytes()));
     }
 
-    fn map(&mut self, domid: DomId, _: &Nodes) -> io::Result<BoxedPage> {
-        Ok(Box::new(self.grants.map(domid, RESERVED_CONSOLE)?))
+    fn map(&mut self, domid: DomId, nodes: &Nodes) -> io::Result<BoxedPage> {
+        match self.grants.map(domid, RESERVED_CONSOLE) {
+            Ok(page) => Ok(Box::new(page)),
+            // A toolstack that granted nothing: the page as the guest's memory, which a control domain may map.
+            Err(error) => match ForeignMemory::open().and_then(|m| m.page(domid, nodes.ring_ref)) {
+                Ok(page) => Ok(Box::new(page)),
+                Err(_) => Err(error),
+            },
+        }
     }
 
     fn bind(&mut self, domid: DomId, port: u32) -> io::Result<LocalPort> {

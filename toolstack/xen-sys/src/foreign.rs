@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "the one place that maps other domains' memory")]
 
 use crate::call::linux_call;
-use crate::page::PAGE_SIZE;
+use crate::page::{PAGE_SIZE, SharedPage};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
@@ -96,14 +96,30 @@ impl ForeignMemory {
         Ok(())
     }
 
+    /// Maps one page of a domain for as long as the value lives.
+    ///
+    /// # Errors
+    /// The hypervisor's.
+    pub fn page(&self, domid: DomId, frame: u64) -> io::Result<SharedPage> {
+        let page = SharedPage::map(&self.fd, 0)?;
+        self.fill(domid, &[frame], page.address())?;
+        Ok(page)
+    }
+
     fn map(&self, domid: DomId, frames: &[u64]) -> io::Result<Window> {
         let window = Window::new(&self.fd, frames.len())?;
+        self.fill(domid, frames, window.at.as_ptr() as u64)?;
+        Ok(window)
+    }
+
+    /// Puts a domain's pages into a mapping of this device, which must be as long as the list.
+    fn fill(&self, domid: DomId, frames: &[u64], address: u64) -> io::Result<()> {
         let mut errors = vec![0i32; frames.len()];
         let mut argument = MmapBatch {
             num: frames.len() as u32,
             domid,
             pad: 0,
-            addr: window.at.as_ptr() as u64,
+            addr: address,
             frames: frames.as_ptr() as u64,
             errors: errors.as_mut_ptr() as u64,
         };
@@ -112,7 +128,7 @@ impl ForeignMemory {
         unsafe { linux_call(&self.fd, MMAPBATCH_V2, &mut argument) }?;
         match errors.iter().find(|e| **e != 0) {
             Some(error) => Err(io::Error::from_raw_os_error(-*error)),
-            None => Ok(window),
+            None => Ok(()),
         }
     }
 }

@@ -61,6 +61,11 @@ impl SharedPage {
         Ok(SharedPage { at })
     }
 
+    /// Where it is mapped.
+    pub(crate) fn address(&self) -> u64 {
+        self.at.as_ptr() as u64
+    }
+
     /// A word at an offset in bytes; everything read afterwards is at least as new.
     ///
     /// # Panics
