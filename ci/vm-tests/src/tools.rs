@@ -30,6 +30,13 @@ pub fn rows() -> Vec<VmTest> {
             .debian()
             .needs_xen()
             .extra_time(240),
+        VmTest::new("tools/guest", Level::Normal)
+            .script("guest")
+            .cmdline("dom0_mem=900M")
+            .direct()
+            .system()
+            .needs_xen()
+            .extra_time(300),
         VmTest::new("tools/guest-debian-xl", Level::Normal)
             .script("guest")
             .dom0_cmdline("xt.xl=debian")
@@ -39,6 +46,28 @@ pub fn rows() -> Vec<VmTest> {
             .debian()
             .needs_xen()
             .extra_time(300),
+        // What a person does after `cargo xtask run`. The guest still runs when the machine is switched off.
+        VmTest::new("tools/run", Level::Normal)
+            .cmdline("dom0_mem=900M")
+            .direct()
+            .system()
+            .needs_xen()
+            .steps(&[
+                Step::See(READY),
+                Step::See("dom0#"),
+                Step::Type("xl create -c /etc/xen/sample.cfg\n"),
+                Step::See("GUEST-SHELL"),
+                Step::Type("echo in-the-guest-$((6*7))\n"),
+                Step::See("in-the-guest-42"),
+                Step::Type("\x1d"),
+                Step::See("dom0#"),
+                Step::Type("xl list\n"),
+                Step::See("sample "),
+                Step::Type("poweroff\n"),
+                Step::See("asking 1 guests to shut down"),
+            ])
+            .powers_off()
+            .extra_time(240),
         // What `cargo xtask run` ends at, and how it ends.
         VmTest::new("tools/prompt", Level::Normal)
             .cmdline("dom0_mem=900M")
