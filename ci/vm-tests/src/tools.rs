@@ -46,6 +46,13 @@ pub fn rows() -> Vec<VmTest> {
             .debian()
             .needs_xen()
             .extra_time(300),
+        VmTest::new("tools/last-words", Level::Normal)
+            .script("last-words")
+            .cmdline("dom0_mem=900M")
+            .direct()
+            .system()
+            .needs_xen()
+            .extra_time(200),
         // What a person does after `cargo xtask run`. The guest still runs when the machine is switched off.
         VmTest::new("tools/run", Level::Normal)
             .cmdline("dom0_mem=900M")
@@ -64,7 +71,7 @@ pub fn rows() -> Vec<VmTest> {
                 Step::Type("xl list\n"),
                 Step::See("sample "),
                 Step::Type("poweroff\n"),
-                Step::See("asking 1 guests to shut down"),
+                Step::See("asking guests to shut down: 1"),
             ])
             .powers_off()
             .extra_time(240),

@@ -45,7 +45,7 @@ pub fn guests(say: &mut dyn FnMut(&str)) {
     if left.is_empty() {
         return;
     }
-    say(&format!("asking {} guests to shut down", left.len()));
+    say(&format!("asking guests to shut down: {}", left.len()));
     for domid in &left {
         let path = format!("/local/domain/{}/control/shutdown", domid.0);
         // One that cannot be asked is one that is waited for.
