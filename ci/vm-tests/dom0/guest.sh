@@ -38,7 +38,7 @@ for process in xenstored xenconsoled devd; do
 done
 expect "the name of the CPU pool" Pool-0 "$(xenstore read /local/pool/0/name)"
 free=$(xl info free_memory)
-nodes=$(xenstore ls -f | wc -l)
+nodes=$(xenstore-ls -f | wc -l)
 start=$(cut -d. -f1 /proc/uptime)
 xl create /etc/xen/sample.cfg
 status=$?

@@ -124,6 +124,11 @@ pub fn initrd_with_tools(kernel: &Kernel) -> Result<PathBuf> {
 /// Names under which the services' program is called.
 const SERVICES: &[&str] = &["xenstored", "xenconsoled", "devd", "xen-init-dom0"];
 
+/// What xenstore's client does, each also under the name that Xen's client for it has.
+const CLIENTS: &[&str] = &[
+    "read", "write", "ls", "list", "rm", "exists", "chmod", "watch", "control",
+];
+
 /// Our programs for dom0 as files below `dir`, built.
 fn programs(dir: &str) -> Result<Vec<(String, u32, PathBuf)>> {
     let mut cargo = exec::cargo();
@@ -244,6 +249,14 @@ fn ram_disk(
     let services: Vec<String> = SERVICES.iter().map(|s| format!("/sbin/{s}")).collect();
     if has("/sbin/dom0-shim") {
         links.extend(services.iter().map(|s| (s.as_str(), "dom0-shim")));
+    }
+    // With Debian's toolstack these names are its own clients'.
+    let clients: Vec<String> = CLIENTS
+        .iter()
+        .map(|c| format!("/sbin/xenstore-{c}"))
+        .collect();
+    if has("/sbin/xenstore") && trees.is_empty() {
+        links.extend(clients.iter().map(|c| (c.as_str(), "xenstore")));
     }
     if has("/etc/dom0-init.conf") {
         links.push(("/init", "sbin/dom0-shim"));
