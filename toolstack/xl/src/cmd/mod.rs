@@ -8,6 +8,8 @@ pub mod args;
 pub mod console;
 pub mod context;
 pub mod create;
+#[cfg(test)]
+mod create_tests;
 mod details;
 mod device_change;
 mod device_list;

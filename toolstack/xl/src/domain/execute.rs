@@ -165,6 +165,7 @@ impl<S: System> Run<'_, S> {
             Step::Disk(number, _) => self.disk(*number),
             Step::Vif(number) => self.vif(*number),
             Step::Keep => self.keep(),
+            Step::Terminal => self.terminal(),
             Step::Unpause => say(self.sys.unpause(domid)),
         }
     }
@@ -273,6 +274,19 @@ impl<S: System> Run<'_, S> {
                  the daemon devd(8) is at work"
             ))),
         }
+    }
+
+    /// Scripts look for the terminal right after a create; a domain without one can live nevertheless.
+    fn terminal(&mut self) -> Outcome {
+        let path = format!("{}/tty", device::console::front(self.domid));
+        let there = |tty: Option<&str>| tty.is_some_and(|t| !t.is_empty());
+        if !self.sys.wait(&path, &there, APPEAR)? {
+            eprintln!(
+                "xl: warning: domain {} has no terminal after {APPEAR} s: is xenconsoled running?",
+                self.domid.0
+            );
+        }
+        Ok(())
     }
 
     fn keep(&mut self) -> Outcome {

@@ -84,6 +84,8 @@ pub enum Step {
     Vif(usize),
     /// Keep the config for later commands.
     Keep,
+    /// Wait until xenconsoled has made a terminal for it.
+    Terminal,
     /// Let it run.
     Unpause,
 }
@@ -197,6 +199,7 @@ pub fn plan(config: &DomainConfig, host: &HostFacts, image: &Image<'_>, paused: 
     steps.push(Step::Console);
     steps.extend((0..c.vifs.len()).map(Step::Vif));
     steps.push(Step::Keep);
+    steps.push(Step::Terminal);
     if !paused {
         steps.push(Step::Unpause);
     }
@@ -259,6 +262,7 @@ impl fmt::Display for Step {
             Step::Disk(_, name) => write!(f, "add disk {name}"),
             Step::Vif(number) => write!(f, "add network interface {number}"),
             Step::Keep => f.write_str("keep the config"),
+            Step::Terminal => f.write_str("wait for its terminal"),
             Step::Unpause => f.write_str("let it run"),
         }
     }

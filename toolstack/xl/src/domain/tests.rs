@@ -315,6 +315,7 @@ add disk xvdb
 add the console
 add network interface 0
 keep the config
+wait for its terminal
 let it run";
     assert_eq!(text.join("\n"), expected);
 }
