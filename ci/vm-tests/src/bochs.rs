@@ -8,6 +8,7 @@ const MACHINE: &str = "bochs";
 const SHORT: &[(&str, &str)] = &[
     ("smp", "TEST smp: SUCCESS"),
     ("apic", "TEST apic: SUCCESS"),
+    ("timer", "TEST timer: SUCCESS"),
     ("memory", "TEST memory: SUCCESS"),
     ("domu", "TEST domu: SUCCESS"),
 ];
@@ -29,7 +30,6 @@ const LONG: &[(&str, &str)] = &[
     ("pvclock", "TEST pvclock: SUCCESS"),
     ("restart", "TEST restart: SUCCESS"),
     ("sched", "TEST sched: SUCCESS"),
-    ("timer", "TEST timer: SUCCESS"),
     ("unknown", "TEST unknown: SUCCESS"),
     ("upcall", "TEST upcall: SUCCESS"),
     ("upcall-vcpu", "TEST upcall-vcpu: SUCCESS"),
@@ -63,6 +63,20 @@ pub fn rows() -> Vec<VmTest> {
                 .steps(&[Step::See("Intel VT-x, EPT"), Step::See(end)])
         }));
     }
+    // Who delivers interrupts, and what CPUID says about it.
+    for (name, line, flags) in [
+        ("cpuid-delivery", "", "FACT xen-hvm flags=0x5e"),
+        ("cpuid-software", "apicv=off", "FACT xen-hvm flags=0x5c"),
+    ] {
+        let row = row(name, Normal).guest("cpuid").cmdline(line);
+        rows.push(row.steps(&[Step::See("Intel VT-x, EPT"), Step::See(flags)]));
+    }
+    rows.push(
+        row("apic-software", Full)
+            .guest("apic")
+            .cmdline("apicv=off")
+            .steps(&[Step::See("TEST apic: SUCCESS")]),
+    );
     // Emulated time runs at its own pace; a busy host makes it a long wait.
     let linux = |cpus| {
         row(&format!("linux-{cpus}cpu"), Full)

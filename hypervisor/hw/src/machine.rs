@@ -182,6 +182,10 @@ pub trait Machine: Sync {
     fn mmio_write(&self, hpa: Hpa, width: Width, value: u64) -> bool;
     /// Native MSR read for values that are passed through by policy. `None` if it faults.
     fn rdmsr(&self, index: u32) -> Option<u64>;
+    /// Whether a guest with its APIC in x2APIC mode handles its interrupts without exits.
+    fn assists_x2apic(&self) -> bool {
+        false
+    }
     /// Native CPUID (EAX, EBX, ECX, EDX).
     fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4];
 
@@ -295,6 +299,9 @@ pub enum Exit {
     CacheFlush { len: u8 },
     /// An instruction that guests may not use (VMX/SVM, MONITOR, ...): inject #UD.
     Undefined,
+    /// The guest ended the interrupt with this vector, where the processor delivers interrupts
+    /// ([`GuestContext::set_delivery`]) and the end had to be told.
+    Ended(u8),
     /// Triple fault.
     Shutdown,
     /// Task switch, or anything else that the backend cannot express; the numbers are for the crash message.
@@ -411,6 +418,19 @@ pub struct PagingState {
     pub long: bool,
 }
 
+/// The interrupts of a virtual APIC, for a processor that delivers them itself. Bit set by vector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApicVectors {
+    /// Requested.
+    pub irr: [u64; 4],
+    /// In service.
+    pub isr: [u64; 4],
+    /// Level-triggered: their end is told ([`Exit::Ended`]).
+    pub tmr: [u64; 4],
+    /// Task priority.
+    pub tpr: u8,
+}
+
 /// A virtual CPU's hardware context. Used by one CPU at a time; moves between CPUs only through [`GuestContext::leave`].
 pub trait GuestContext: Send {
     /// General-purpose registers.
@@ -462,6 +482,18 @@ pub trait GuestContext: Send {
     fn tpr(&self) -> u8;
     /// Sets what the guest reads from CR8.
     fn set_tpr(&mut self, cr8: u8);
+    /// Whether the processor can deliver the interrupts of an APIC in x2APIC mode itself.
+    fn can_deliver(&self) -> bool {
+        false
+    }
+    /// Lets it do that from the next entry on, or no more. Only where [`GuestContext::can_deliver`].
+    fn set_delivery(&mut self, _on: bool) {}
+    /// What the APIC holds, before each entry with delivery on. An interrupt that is injected has priority over all of it.
+    fn put_vectors(&mut self, _vectors: &ApicVectors) {}
+    /// What became of it, after each exit.
+    fn vectors(&self) -> ApicVectors {
+        ApicVectors::default()
+    }
     /// Where this vCPU's interrupts can be posted, so that they reach it without an exit; the same for its life. `None`
     /// where the hardware does not deliver posted interrupts.
     fn post_target(&self) -> Option<Arc<PostTarget>> {

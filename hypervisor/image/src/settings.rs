@@ -103,6 +103,7 @@ pub fn cpus(o: &Options) -> CpuOptions {
             no_siblings: o.smt == Some(false),
             faults: o.ap_fault.map(|f| f.map(|(id, what)| (id, fault(what)))),
         },
+        no_apicv: !o.apicv,
         iommu: iommu::IommuOptions {
             on: o.iommu.on,
             required: o.iommu.required,

@@ -50,6 +50,7 @@ impl CpuPolicy {
             tsc_khz: hw.tsc_khz(),
             tsc_scale: (0, mul, shift),
             upcall_vector: true,
+            x2apic_assist: hw.assists_x2apic(),
             tsc_deadline: false,
         };
         CpuPolicy {

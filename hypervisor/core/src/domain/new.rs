@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use hv_hw::machine::VcpuSetup;
 use hv_hw::mem::FrameRef;
 use hv_hw::sync::SpinLock;
-use hv_hw::{Hw, Machine};
+use hv_hw::{GuestContext, Hw, Machine};
 use x86_model::policy::topology::apic_id;
 use xen_abi::Errno;
 
@@ -112,6 +112,7 @@ impl Domain {
             .ok_or(Errno::ENOMEM)?;
         let mut local = VcpuLocal {
             cr4_allowed: 0,
+            delivery: (ctx.can_deliver(), false),
             ctx,
             lapic: Vlapic::new(index, false),
             cpuid: self.cpu.table(hw, index),

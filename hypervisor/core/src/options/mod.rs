@@ -72,6 +72,8 @@ pub struct Options {
     pub ap_bringup: ApBringup,
     /// With the pauses that old CPUs need between the messages that start them.
     pub ap_delays: bool,
+    /// The processor may deliver guests' interrupts itself.
+    pub apicv: bool,
     /// TLB flushes to measure at boot; 0 for none.
     pub ipi_bench: u32,
     /// What goes wrong on purpose in the start of CPUs, by APIC ID.
@@ -128,6 +130,7 @@ impl Default for Options {
             smt: None,
             ap_bringup: ApBringup::Parallel,
             ap_delays: false,
+            apicv: true,
             ipi_bench: 0,
             ap_fault: [None; 4],
             x2apic: true,

@@ -12,6 +12,7 @@ use super::{Sleep, exits_io, exits_mmio, exits_msr};
 use crate::domain::ShutdownReason;
 use crate::guest::GuestAccess;
 use crate::hvm::cr4;
+use crate::hvm::vlapic::Effect;
 use crate::hypercall;
 
 /// Exception vectors that handlers inject.
@@ -202,6 +203,10 @@ pub fn handle(turn: &mut Turn<'_>, exit: Exit) -> Next {
         }
         Exit::Undefined => {
             turn.raise(UD, None);
+            Next::Continue
+        }
+        Exit::Ended(vector) => {
+            turn.lapic_effect(Effect::Eoi(vector));
             Next::Continue
         }
         Exit::Shutdown => triple_fault(turn),

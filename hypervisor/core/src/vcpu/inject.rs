@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 
 use hv_hw::GuestContext;
 use hv_hw::machine::Event;
+use x86_model::apic::ApicMode;
 
 use super::{Reset, Vcpu, VcpuLocal};
 use crate::domain::Domain;
@@ -60,6 +61,35 @@ impl VcpuLocal {
         }
     }
 
+    /// Lets the processor deliver the APIC's interrupts as long as it is in x2APIC mode, and gives it the present ones.
+    /// Whether it does.
+    fn give_delivery(&mut self) -> bool {
+        let (can, does) = self.delivery;
+        if !can {
+            return false;
+        }
+        let wanted = self.lapic.mode() == ApicMode::X2Apic;
+        if wanted != does {
+            self.ctx.set_delivery(wanted);
+            self.delivery.1 = wanted;
+            if !wanted {
+                self.ctx.set_tpr(self.lapic.tpr() >> 4);
+            }
+        }
+        if wanted {
+            self.ctx.put_vectors(&self.lapic.vectors());
+        }
+        wanted
+    }
+
+    /// Takes over what the processor did with the APIC's interrupts.
+    #[inline]
+    pub fn take_delivery(&mut self) {
+        if self.delivery.1 {
+            self.lapic.set_vectors(&self.ctx.vectors());
+        }
+    }
+
     /// Queues the most urgent event if the guest can take it now, and asks for a window if more waits.
     #[inline]
     pub fn inject_pending(&mut self, domain: &Domain, vcpu: &Vcpu) {
@@ -67,6 +97,10 @@ impl VcpuLocal {
             self.nmi_pending = false;
         }
         let callback = self.callback_vector(domain, vcpu);
+        if self.give_delivery() && callback.is_none() {
+            self.ctx.request_window(false);
+            return;
+        }
         let Some(vector) = callback.or_else(|| self.lapic.pending_vector()) else {
             self.ctx.request_window(false);
             return;
@@ -79,7 +113,7 @@ impl VcpuLocal {
         if callback.is_none() {
             self.lapic.ack(vector);
         }
-        let more = self.lapic.pending_vector().is_some();
+        let more = !self.delivery.1 && self.lapic.pending_vector().is_some();
         self.ctx.request_window(more);
     }
 }

@@ -128,6 +128,8 @@ pub struct VcpuLocal {
     pub ctx: HwVcpu,
     /// Local APIC registers.
     pub lapic: Vlapic,
+    /// The processor can deliver this APIC's interrupts in x2APIC mode, and does at present.
+    pub delivery: (bool, bool),
     /// CPUID leaves, precomputed.
     pub cpuid: CpuidTable,
     /// Last value written to port 0xcf8.

@@ -223,6 +223,7 @@ impl Turn<'_> {
                 .store(stage2.generation(), Ordering::SeqCst);
             let exit = self.local.ctx.run(stage2);
             self.vcpu.entered_generation.store(NEVER, Ordering::Release);
+            self.local.take_delivery();
             match exit {
                 Exit::Interrupt => self.pcpu.take_interrupts(self.hv),
                 Exit::InterruptWindow | Exit::Nmi => {}

@@ -24,6 +24,8 @@ pub struct CpuOptions {
     pub apic: ApicOptions,
     /// Other CPUs.
     pub smp: SmpOptions,
+    /// The processor leaves guests' interrupts to us.
+    pub no_apicv: bool,
     /// I/O memory management units.
     pub iommu: IommuOptions,
 }
@@ -151,7 +153,7 @@ pub fn bring_up(boot: &BootInfo, options: &CpuOptions) -> Result<Metal, &'static
     iommu::arm_faults(block);
     console_interrupt(block);
 
-    let backend = virt::detect()?;
+    let backend = virt::detect(!options.no_apicv)?;
     backend.enable_this_cpu()?;
     info!("{}", backend.describe());
     BACKEND.call_once(|| backend);

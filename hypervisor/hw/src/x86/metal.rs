@@ -288,6 +288,9 @@ impl Machine for Metal {
     fn rdmsr(&self, index: u32) -> Option<u64> {
         msr::rdmsr_safe(index)
     }
+    fn assists_x2apic(&self) -> bool {
+        self.backend.assists_x2apic()
+    }
     fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4] {
         asm::cpuid(leaf, subleaf)
     }

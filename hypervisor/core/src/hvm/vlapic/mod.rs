@@ -33,6 +33,7 @@ pub use post::{ApicFacts, LapicPost, Merged};
 pub use timer::Deadline;
 pub use vectors::Vectors;
 
+use hv_hw::machine::ApicVectors;
 use x86_model::apic::{
     ApicBase, ApicMode, DEFAULT_BASE, DeliveryMode, ESR_RECEIVE_ILLEGAL, Lvt, SVR_ENABLE, reg,
     x2apic_ldr,
@@ -265,6 +266,25 @@ impl Vlapic {
         let v = self.irr.highest()?;
         let isr = self.isr.highest().unwrap_or(0);
         (self.enabled() && v >> 4 > isr >> 4 && v >> 4 <= self.tpr >> 4).then_some(v)
+    }
+
+    /// All vectors and the task priority, for a processor that delivers them. A disabled APIC delivers none.
+    pub fn vectors(&self) -> ApicVectors {
+        ApicVectors {
+            irr: if self.enabled() { self.irr.0 } else { [0; 4] },
+            isr: self.isr.0,
+            tmr: self.tmr.0,
+            tpr: self.tpr,
+        }
+    }
+
+    /// What the processor made of [`Vlapic::vectors`].
+    pub fn set_vectors(&mut self, v: &ApicVectors) {
+        if self.enabled() {
+            self.irr.0 = v.irr;
+        }
+        self.isr.0 = v.isr;
+        self.tpr = v.tpr;
     }
 
     /// The guest takes `vector`, as [`Vlapic::pending_vector`] named it: it goes from requested to in service.

@@ -18,7 +18,7 @@ use x86_model::Gprs;
 use x86_model::virt::choice::{self, Extension};
 
 use super::cpu::percpu::PerCpu;
-use crate::machine::{Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup};
+use crate::machine::{ApicVectors, Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup};
 use crate::mem::Stage2;
 use crate::mem::stage2::Format;
 use crate::posted::PostTarget;
@@ -42,7 +42,9 @@ pub enum Backend {
 }
 
 /// Finds the backend, or says why there is none, in words for the administrator. The answer is kept for [`Backend::new_vcpu`].
-pub fn detect() -> Result<Backend, &'static str> {
+///
+/// `assist`: the processor may handle guests' interrupts itself (`apicv=`).
+pub fn detect(assist: bool) -> Result<Backend, &'static str> {
     let built = choice::Built {
         domains: cfg!(CONFIG_HVM),
         amd: cfg!(CONFIG_AMD),
@@ -52,11 +54,13 @@ pub fn detect() -> Result<Backend, &'static str> {
         svm: has_leaf(0x8000_0001) && cpuid(0x8000_0001, 0)[2] & 1 << 2 != 0,
         vmx: cpuid(1, 0)[2] & 1 << 5 != 0,
     };
+    #[cfg(not(CONFIG_INTEL))]
+    let _ = assist;
     match choice::choose(built, has)? {
         #[cfg(CONFIG_AMD)]
         Extension::Svm => svm::detect().map(|()| Backend::Svm),
         #[cfg(CONFIG_INTEL)]
-        Extension::Vmx => vmx::detect().map(|()| Backend::Vmx),
+        Extension::Vmx => vmx::detect(assist).map(|()| Backend::Vmx),
         #[cfg(not(all(CONFIG_AMD, CONFIG_INTEL)))]
         _ => Err("no virtualization in this build"),
     }
@@ -108,6 +112,16 @@ impl Backend {
         }
     }
 
+    /// Whether a guest with its APIC in x2APIC mode handles its interrupts without exits.
+    pub fn assists_x2apic(self) -> bool {
+        match self {
+            #[cfg(CONFIG_AMD)]
+            Backend::Svm => false,
+            #[cfg(CONFIG_INTEL)]
+            Backend::Vmx => vmx::delivers(),
+        }
+    }
+
     /// One line for the boot log: name and the features in use.
     pub fn describe(self) -> alloc::string::String {
         match self {
@@ -136,6 +150,10 @@ impl Backend {
 }
 
 /// A virtual CPU's hardware context on this machine.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a few hundred bytes a vCPU are worth less than a pointer to follow at each exit"
+)]
 pub enum GuestCpu {
     /// On AMD-V.
     #[cfg(CONFIG_AMD)]
@@ -186,5 +204,9 @@ delegate! {
     fetched_bytes(&) -> &[u8];
     tpr(&) -> u8;
     set_tpr(&mut, cr8: u8);
+    can_deliver(&) -> bool;
+    set_delivery(&mut, on: bool);
+    put_vectors(&mut, vectors: &ApicVectors);
+    vectors(&) -> ApicVectors;
     post_target(&) -> Option<Arc<PostTarget>>;
 }

@@ -4,6 +4,7 @@
 pub mod capability;
 pub mod control;
 pub mod cr0;
+pub mod delivery;
 #[cfg(test)]
 mod dumps;
 pub mod ept;

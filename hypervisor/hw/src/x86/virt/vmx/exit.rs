@@ -75,6 +75,7 @@ impl VmxVcpu {
             // It stays pending for this CPU.
             reason::INIT => Exit::Interrupt,
             reason::PREEMPTION_TIMER => Exit::Interrupt,
+            reason::VIRTUAL_EOI => return self.ended(read(EXIT_QUALIFICATION) as u8),
             reason::NMI_WINDOW => self.nmi_window_opened(),
             reason::CONTROL_REGISTER => match reason::control_register(read(EXIT_QUALIFICATION)) {
                 ControlRegister::Write { register: 0, gpr } => {

@@ -6,6 +6,7 @@
 //! that look both end with VMCLEAR, so that any CPU may be the next.
 
 mod cpu;
+mod delivery;
 mod entry;
 mod exit;
 mod instr;
@@ -15,9 +16,13 @@ mod translation;
 mod vcpu;
 mod vmcs;
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use spin::Once;
+use x86_model::apic::ApicMode;
 use x86_model::regs::msr;
 use x86_model::virt::vmx::capability::Controls;
+use x86_model::virt::vmx::delivery as delivery_model;
 use x86_model::virt::vmx::{FEATURE_LOCKED, FEATURE_VMXON};
 
 use crate::x86::asm::{cpuid, rdmsr};
@@ -27,10 +32,20 @@ pub use vcpu::VmxVcpu;
 
 /// What guests run with; taken from the boot CPU.
 static CONTROLS: Once<Controls> = Once::new();
+/// `apicv=`
+static ASSIST: AtomicBool = AtomicBool::new(true);
 
 /// Whether this machine can run guests; if not, why.
-pub fn detect() -> Result<(), &'static str> {
+pub fn detect(assist: bool) -> Result<(), &'static str> {
+    ASSIST.store(assist, Ordering::Relaxed);
     CONTROLS.try_call_once(probe).map(|_| ())
+}
+
+/// Whether the CPU delivers the interrupts of guests whose APIC is in x2APIC mode.
+pub fn delivers() -> bool {
+    let controls = CONTROLS.get();
+    ASSIST.load(Ordering::Relaxed)
+        && controls.is_some_and(|c| delivery_model::controls(c.apic, ApicMode::X2Apic) != 0)
 }
 
 fn probe() -> Result<Controls, &'static str> {
@@ -56,6 +71,7 @@ pub fn describe() -> alloc::string::String {
     for (have, name) in [
         (c.tagged(), "VPID"),
         (c.ept.largest_order() >= 18, "1 GiB pages"),
+        (delivers(), "virtual-interrupt delivery in x2APIC mode"),
     ] {
         if have {
             // Writing to a string cannot fail.

@@ -12,12 +12,13 @@ use x86_model::virt::vmx::field::*;
 use x86_model::{Gpr, Gprs, Hpa, Mfn};
 
 use super::cpu::{self, CpuBlock};
+use super::delivery::Delivery;
 use super::instr::{read, write};
 use super::registers::Resident;
 use super::vmcs::{OwnedVmcs, write_host_state};
 use super::{CONTROLS, entry, state};
 use crate::error;
-use crate::machine::{Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup};
+use crate::machine::{ApicVectors, Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup};
 use crate::mem::Stage2;
 use crate::x86::cpu::percpu;
 use crate::x86::virt::fpu::Switched;
@@ -56,6 +57,7 @@ pub struct VmxVcpu {
     /// the structure has them.
     pin: [u32; 2],
     pin_written: u32,
+    pub(super) delivery: Delivery,
     /// What the next entry injects; 0 if nothing. With its error code.
     event: u32,
     error_code: u32,
@@ -100,6 +102,7 @@ impl VmxVcpu {
             bochs,
             pin: [controls.pin, pin_timed],
             pin_written: controls.pin,
+            delivery: Delivery::default(),
             event: 0,
             error_code: 0,
             pending: None,
@@ -133,9 +136,24 @@ impl VmxVcpu {
         result
     }
 
+    /// The control structure and its pages.
+    pub(super) fn vmcs(&self) -> &OwnedVmcs {
+        &self.vmcs
+    }
+
+    /// [`quirks::bochs`].
+    pub(super) fn on_bochs(&self) -> bool {
+        self.bochs
+    }
+
+    /// An event waits for the next entry or for the guest's flags.
+    pub(super) fn occupied(&self) -> bool {
+        self.event != 0 || self.pending.is_some()
+    }
+
     /// Whether an external interrupt may be injected into the state that the structure holds.
     #[inline]
-    fn open(&self) -> bool {
+    pub(super) fn open(&self) -> bool {
         read(GUEST_RFLAGS) & cr::RFLAGS_IF != 0 && read(GUEST_INTERRUPTIBILITY) & event::SHADOW == 0
     }
 
@@ -150,7 +168,10 @@ impl VmxVcpu {
             self.pending = None;
         }
         let mut primary = self.primary;
-        if self.window || self.pending.is_some() {
+        if self.delivery.on {
+            self.arm_delivery();
+        }
+        if self.window || self.pending.is_some() || self.delivery_waits() {
             primary |= primary::INTERRUPT_WINDOW;
         }
         if self.nmi_waits {
@@ -238,7 +259,7 @@ impl VmxVcpu {
 
     /// The interrupt window opened. `None` if it was only for an interrupt that waits here.
     pub(super) fn window_opened(&mut self) -> Option<Exit> {
-        if self.pending.is_some() {
+        if self.pending.is_some() || self.delivery_waits() && !self.window {
             return None;
         }
         self.window = false;
@@ -431,6 +452,9 @@ impl GuestContext for VmxVcpu {
                 return self.entry_failed(exit);
             }
             self.settle_events();
+            if self.delivery.on {
+                self.settle_delivery();
+            }
             if let Some(exit) = self.decode(exit & 0xffff) {
                 return exit;
             }
@@ -495,6 +519,24 @@ impl GuestContext for VmxVcpu {
     /// VT-x does not keep them.
     fn fetched_bytes(&self) -> &[u8] {
         &[]
+    }
+
+    fn can_deliver(&self) -> bool {
+        super::delivers()
+    }
+
+    fn set_delivery(&mut self, on: bool) {
+        self.alone(|vcpu| vcpu.switch_delivery(on));
+    }
+
+    #[inline]
+    fn put_vectors(&mut self, vectors: &ApicVectors) {
+        self.delivery.vectors = *vectors;
+    }
+
+    #[inline]
+    fn vectors(&self) -> ApicVectors {
+        self.delivery.vectors
     }
 
     #[inline]

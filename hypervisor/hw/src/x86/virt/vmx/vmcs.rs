@@ -1,12 +1,12 @@
 //! Owned control structure and permission maps of a vCPU.
 
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use spin::Once;
 use x86_model::regs::cr;
 use x86_model::virt::vmx::capability::Controls;
 use x86_model::virt::vmx::field::*;
-use x86_model::virt::vmx::{CR0_HOST_OWNED, CR4_GUEST_OWNED, ept, msr_bitmap};
+use x86_model::virt::vmx::{CR0_HOST_OWNED, CR4_GUEST_OWNED, delivery, ept, msr_bitmap};
 use x86_model::{Hpa, PAGE_SIZE};
 
 use super::cpu::CpuBlock;
@@ -19,8 +19,6 @@ use crate::x86::virt::pages::Pages;
 
 /// Two pages: ports 0 to 0x7fff, and the others.
 const PORT_PAGES: usize = 2;
-/// The task priority's place in the virtual APIC page.
-const TPR: usize = 0x80;
 /// #DB and #AC are intercepted and put back: a guest can arrange that the delivery of either raises it again, without
 /// end, and with no instruction boundary at which the CPU would take an interrupt. #MC belongs to the host.
 const EXCEPTIONS: u32 = 1 << 1 | 1 << 17 | 1 << 18;
@@ -29,6 +27,8 @@ const EXCEPTIONS: u32 = 1 << 1 | 1 << 17 | 1 << 18;
 struct SharedMaps {
     ports: Pages,
     msrs: Pages,
+    /// With the APIC's MSRs that need no exit where the CPU delivers interrupts.
+    delivery_msrs: Pages,
 }
 
 static SHARED: Once<SharedMaps> = Once::new();
@@ -42,7 +42,16 @@ fn shared() -> Option<&'static SharedMaps> {
             for msr in msr_bitmap::DIRECT {
                 msr_bitmap::set(map, msr, true, true);
             }
-            Ok::<_, ()>(SharedMaps { ports, msrs })
+            let mut delivery_msrs = Pages::new(1, 0).ok_or(())?;
+            delivery_msrs.bytes_mut().copy_from_slice(msrs.bytes_mut());
+            if let Some(map) = delivery_msrs.bytes_mut().as_mut_array() {
+                delivery::set_bitmap(map, true);
+            }
+            Ok::<_, ()>(SharedMaps {
+                ports,
+                msrs,
+                delivery_msrs,
+            })
         })
         .ok()
 }
@@ -128,7 +137,32 @@ impl OwnedVmcs {
 
     fn tpr_byte(&self) -> &AtomicU8 {
         // SAFETY: a byte of our own page, which the CPU changes too, and only this view touches.
-        unsafe { &*self.apic.pointer().as_ptr().add(TPR).cast::<AtomicU8>() }
+        unsafe {
+            &*self
+                .apic
+                .pointer()
+                .as_ptr()
+                .add(delivery::TPR)
+                .cast::<AtomicU8>()
+        }
+    }
+
+    /// Register `n` of 32 vectors from `offset` on in the virtual APIC page.
+    #[inline]
+    pub fn apic_register(&self, offset: usize, n: usize) -> &AtomicU32 {
+        let at = (offset + n * delivery::STRIDE) & (PAGE_SIZE as usize - 4);
+        // SAFETY: an aligned word of our own page, which the CPU changes too.
+        unsafe { &*self.apic.pointer().as_ptr().add(at).cast::<AtomicU32>() }
+    }
+
+    /// The MSR bitmap, with delivery by the CPU or without.
+    pub fn msr_bitmap(on: bool) -> Option<Hpa> {
+        let shared = shared()?;
+        Some(if on {
+            shared.delivery_msrs.hpa()
+        } else {
+            shared.msrs.hpa()
+        })
     }
 
     /// The guest's task priority.
