@@ -221,6 +221,7 @@ impl System for Fake {
             Some("state") if self.store.get(path).as_deref() == Some("5") => "6",
             Some("state") => "2",
             Some("hotplug-status") => "connected",
+            Some("tty") => "/dev/pts/4",
             _ => "7:0",
         };
         self.store.set(path, answer);
@@ -340,7 +341,7 @@ fn a_domain_is_made_as_libxl_makes_it() {
         ("/local/domain/7/cpu/2/availability", "offline"),
         ("/local/domain/7/store/ring-ref", "1044476"),
         ("/local/domain/7/console/ring-ref", "1044479"),
-        ("/local/domain/7/console/tty", ""),
+        ("/local/domain/7/console/tty", "/dev/pts/4"),
         (
             "/local/domain/7/control/platform-feature-xs_reset_watches",
             "1",
