@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use hv_hw::bootinfo::memmap::{Kind, Range, Region};
-use hv_hw::mem::{build, frames};
+use hv_hw::mem::{FrameRef, build, frames};
 use hv_hw::{Machine, info};
 use x86_model::acpi::ConfigWindow;
 use x86_model::{Gfn, Gpa, Hpa, Mfn, PAGE_SIZE};
@@ -17,7 +17,7 @@ use super::build::{Dom0Plan, PhysWriter};
 use crate::domain::{CpuPolicy, Domain, DomainConfig, DomainSetup, MemoryRange};
 use crate::hvm::platform::{self, Platform, PortFacts};
 use crate::hypervisor::Hypervisor;
-use crate::p2m::P2m;
+use crate::p2m::{P2m, PageType};
 use crate::sched::{CpuMask, Params};
 use crate::vcpu::boot_state;
 
@@ -39,6 +39,9 @@ pub struct Choices {
 pub struct Loaded {
     map: Vec<Region>,
     ram: Vec<Range>,
+    /// Memory that is not dom0's to give up and that it does not count: the ACPI tables, and the first page, which Linux
+    /// leaves to the firmware. A toolstack that waits for dom0 to balloon down compares the two counts to the page.
+    apart: Vec<Range>,
     entry: u64,
     start_info: u64,
     max_pages: u64,
@@ -67,10 +70,18 @@ pub fn load(plan: &Dom0Plan<'_>) -> Result<Loaded, Dom0Error> {
         ram.push(plan.placement.tables);
         ram.sort_by_key(|r| r.start);
     }
-    let pages: u64 = ram.iter().map(|r| r.len() / PAGE_SIZE).sum();
+    let mut apart: Vec<Range> = Vec::new();
+    apart.extend(ram.first().filter(|r| r.start == 0).map(|_| Range {
+        start: 0,
+        end: PAGE_SIZE,
+    }));
+    apart.extend(Some(plan.placement.tables).filter(|t| !t.is_empty()));
+    let count = |ranges: &[Range]| ranges.iter().map(|r| r.len() / PAGE_SIZE).sum::<u64>();
+    let pages = count(&ram) - count(&apart);
     Ok(Loaded {
         map: plan.memory.map.clone(),
         ram,
+        apart,
         entry: plan.entry,
         start_info: plan.placement.block.start,
         max_pages: plan
@@ -104,7 +115,7 @@ pub fn start(hv: &Hypervisor, loaded: &Loaded, choices: &Choices) -> Result<Arc<
     let huge = hv.hw.cpuid(0x8000_0001, 0)[3] & 1 << 26 != 0;
     let orders: &[u8] = if huge { &[18, 9, 0] } else { &[9, 0] };
     for r in &loaded.ram {
-        give(&p2m, *r, id, orders)?;
+        give(&p2m, *r, &loaded.apart, id, orders)?;
     }
     // Display memory and firmware below 1 MiB; the rest of device memory is mapped on first touch.
     for gfn in 0xa0..0x100 {
@@ -175,8 +186,9 @@ pub fn start(hv: &Hypervisor, loaded: &Loaded, choices: &Choices) -> Result<Arc<
     Ok(domain)
 }
 
-/// Claims a range of RAM for dom0 and maps it at its own address, in pages as large as fit.
-fn give(p2m: &P2m, range: Range, id: DomId, orders: &[u8]) -> Result<(), Errno> {
+/// Claims a range of RAM for dom0 and maps it at its own address, in pages as large as fit; what is `apart` as pages that
+/// do not count as its RAM.
+fn give(p2m: &P2m, range: Range, apart: &[Range], id: DomId, orders: &[u8]) -> Result<(), Errno> {
     let (mut at, end) = (range.start / PAGE_SIZE, range.end / PAGE_SIZE);
     let taken = frames::claim_for_guest(Mfn(at), (end - at) as usize, id);
     if taken as u64 != end - at {
@@ -184,12 +196,17 @@ fn give(p2m: &P2m, range: Range, id: DomId, orders: &[u8]) -> Result<(), Errno> 
         return Err(Errno::EBUSY);
     }
     while at < end {
-        let order = orders
-            .iter()
-            .copied()
-            .find(|&o| at & ((1 << o) - 1) == 0 && at + (1 << o) <= end)
-            .unwrap_or(0);
-        p2m.map_identity_ram(Gfn(at), order)?;
+        let meets = |order: u8| {
+            let (first, behind) = (at * PAGE_SIZE, (at + (1 << order)) * PAGE_SIZE);
+            apart.iter().any(|a| a.start < behind && a.end > first)
+        };
+        let fits = |&o: &u8| at & ((1 << o) - 1) == 0 && at + (1 << o) <= end && !meets(o);
+        let order = orders.iter().copied().find(fits).unwrap_or(0);
+        if meets(order) {
+            p2m.map(Gfn(at), FrameRef::from_raw(Mfn(at)), PageType::Shared, true)?;
+        } else {
+            p2m.map_identity_ram(Gfn(at), order)?;
+        }
         at += 1 << order;
     }
     Ok(())

@@ -159,9 +159,7 @@ fn populate(
         return target.p2m.populate(first, order as u8, max, removed);
     }
     for gfn in all {
-        if !target.p2m.repopulate_identity(gfn)? {
-            target.p2m.populate(gfn, 0, target.max_pages(), removed)?;
-        }
+        target.p2m.populate(gfn, 0, target.max_pages(), removed)?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! A domain's physical-to-machine map: which machine frame backs each guest frame, and as what.
 //!
 //! Owned by the domain. Look-ups are lock-free; changes are serialised inside the stage-2 tree (rank P2M). Every mapped
-//! RAM frame is held by one reference, with one exception: the frames of an identity-mapped domain stay reserved for it
-//! while it lives, mapped or not, so that a ballooned-out page can come back at the same address (DMA needs gfn == mfn).
+//! RAM frame is held by one reference. Where an identity-mapped domain gave a page up, only the frame with that number may
+//! come back (DMA needs gfn == mfn): while another domain has it, the page cannot be populated.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 mod populate;
 
 use hv_hw::mem::stage2::{Format, Leaf};
-use hv_hw::mem::{FrameKind, FrameRef, FrameRun, Perms, Stage2, Stage2Error, frames};
+use hv_hw::mem::{FrameRef, FrameRun, Perms, Stage2, Stage2Error};
 use x86_model::{Gfn, Mfn};
 use xen_abi::{DomId, Errno};
 
@@ -47,7 +47,7 @@ impl PageType {
     }
 }
 
-/// Frames `start .. end` in which gfn == mfn and which the domain keeps for its lifetime.
+/// Frames `start .. end` in which gfn == mfn, whether mapped or ballooned out.
 pub type IdentityRange = core::ops::Range<u64>;
 
 /// The map.
@@ -181,7 +181,7 @@ impl P2m {
         let old = self
             .stage2
             .map(first, Mfn(first.0), order, Perms::RAM, PageType::Ram as u8)?;
-        self.dropped(first, old);
+        self.dropped(old);
         self.pages.fetch_add(1 << order, Ordering::Relaxed);
         self.note(first, order);
         Ok(())
@@ -195,7 +195,7 @@ impl P2m {
         let old = self
             .stage2
             .map(gfn, Mfn(gfn.0), order, Perms::MMIO, PageType::Mmio as u8)?;
-        self.dropped(gfn, old);
+        self.dropped(old);
         Ok(())
     }
 
@@ -219,40 +219,27 @@ impl P2m {
             self.pages.fetch_add(1, Ordering::Relaxed);
         }
         self.note(gfn, 0);
-        Ok(self.take(gfn, old))
+        Ok(self.take(old))
     }
 
     /// Makes `gfn` a hole. Returns what was there. The caller flushes before the frame may be reused: see
     /// [`crate::hypervisor::Hypervisor::flush_domain`]; the returned frame keeps it alive until then.
     pub fn unmap(&self, gfn: Gfn) -> Result<Option<Removed>, P2mError> {
         let old = self.stage2.unmap(gfn)?;
-        Ok(self.take(gfn, old))
+        Ok(self.take(old))
     }
 
-    /// Gives dom0 back the identity page that it ballooned out. False if `gfn` is not such a page.
-    pub fn repopulate_identity(&self, gfn: Gfn) -> Result<bool, P2mError> {
-        let ours = self.is_identity(gfn)
-            && self.page_type(gfn).is_none()
-            && frames::kind(Mfn(gfn.0)) == FrameKind::Guest
-            && frames::owner(Mfn(gfn.0)) == Some(self.owner);
-        if ours {
-            self.map_identity_ram(gfn, 0)?;
-        }
-        Ok(ours)
+    fn dropped(&self, old: Option<Leaf>) {
+        drop(self.take(old));
     }
 
-    fn dropped(&self, gfn: Gfn, old: Option<Leaf>) {
-        drop(self.take(gfn, old));
-    }
-
-    fn take(&self, gfn: Gfn, old: Option<Leaf>) -> Option<Removed> {
+    fn take(&self, old: Option<Leaf>) -> Option<Removed> {
         let leaf = old?;
         let ty = PageType::from_tag(leaf.tag)?;
         if ty == PageType::Ram {
             self.pages.fetch_sub(1 << leaf.order, Ordering::Relaxed);
         }
-        let retained = ty == PageType::Ram && leaf.mfn.0 == gfn.0 && self.is_identity(gfn);
-        let counted = ty.is_memory() && !retained;
+        let counted = ty.is_memory();
         Some(Removed {
             ty,
             mfn: leaf.mfn,

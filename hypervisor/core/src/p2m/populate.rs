@@ -17,8 +17,9 @@ const SUPERPAGE_COST: u32 = 64;
 
 impl P2m {
     /// Gives the domain `1 << order` zeroed pages at `first`, which is aligned and in range, if it then has at most
-    /// `max_pages`. ENOMEM: more than that, no memory, or a page is there already; nothing is changed then, but what the
-    /// domain itself put there meanwhile comes into `removed`.
+    /// `max_pages`. ENOMEM: more than that, no memory, a page is there already, or it is an identity page whose frame
+    /// another domain has; nothing is changed then, but what the domain itself put there meanwhile comes into `removed`.
+    /// Identity pages come one at a time.
     pub fn populate(
         &self,
         first: Gfn,
@@ -52,7 +53,11 @@ impl P2m {
 
     fn fill(&self, first: Gfn, order: u8, removed: &mut Vec<Removed>) -> Result<(), Errno> {
         if order == 0 {
-            let frame = FrameRef::alloc(self.owner).ok_or(Errno::ENOMEM)?;
+            let frame = match self.is_identity(first) {
+                true => FrameRef::take(Mfn(first.0), self.owner),
+                false => FrameRef::alloc(self.owner),
+            };
+            let frame = frame.ok_or(Errno::ENOMEM)?;
             return Ok(self.enter(first, frame, removed)?);
         }
         let run = FrameRun::alloc(self.owner, order).ok_or(Errno::ENOMEM)?;
@@ -69,7 +74,7 @@ impl P2m {
                 // From here on the tree owns the references.
                 let _ = run.into_raw();
                 self.note(first, order);
-                removed.extend(self.take(first, old));
+                removed.extend(self.take(old));
                 Ok(())
             }
             // A table stands there, from smaller pages of the past.
@@ -88,7 +93,7 @@ impl P2m {
         // From here on the tree owns the reference.
         let _ = frame.into_raw();
         self.note(gfn, 0);
-        removed.extend(self.take(gfn, old));
+        removed.extend(self.take(old));
         Ok(())
     }
 
@@ -139,7 +144,7 @@ impl P2m {
             }
             left = left.saturating_sub(cost);
             let old = self.stage2.unmap_leaf(gfn);
-            drop(self.take(gfn, old));
+            drop(self.take(old));
             at = Gfn((gfn.0 | ((1 << leaf.order) - 1)) + 1);
         }
         None

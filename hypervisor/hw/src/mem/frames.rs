@@ -111,6 +111,19 @@ pub fn claim_for_guest(first: Mfn, count: usize, owner: DomId) -> usize {
     free + absent
 }
 
+/// Takes the frame `mfn` out of the free pool as guest memory of `owner` with one reference. `None` if it is not free.
+pub(super) fn take_free(mfn: Mfn, owner: DomId) -> Option<()> {
+    // Under the lock no search can hand it out meanwhile.
+    let _hints = SEARCH.lock();
+    let slot = entry(mfn)?;
+    if kind_of(slot.load(Ordering::Acquire)) != FrameKind::Free as u64 {
+        return None;
+    }
+    slot.store(word(FrameKind::Guest, owner, 1), Ordering::Release);
+    FREE.fetch_sub(1, Ordering::Relaxed);
+    Some(())
+}
+
 /// Runs of frames of kind [`FrameKind::Hypervisor`]: first frame and count, ascending, as `f` gets them.
 pub fn hypervisor_runs(mut f: impl FnMut(Mfn, usize)) {
     let mut start = None;

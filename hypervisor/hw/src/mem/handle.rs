@@ -22,6 +22,15 @@ impl FrameRef {
         Some(this)
     }
 
+    /// Takes the very frame `mfn` out of the free pool for `owner`, zeroed, with this handle as its only reference. `None`
+    /// if it is not free.
+    pub fn take(mfn: Mfn, owner: DomId) -> Option<Self> {
+        frames::take_free(mfn, owner)?;
+        let this = FrameRef(mfn);
+        this.zero();
+        Some(this)
+    }
+
     /// A further reference to the guest frame `mfn`. `None` if it is not live guest memory.
     pub fn get(mfn: Mfn) -> Option<Self> {
         frames::get(mfn).map(|()| FrameRef(mfn))
