@@ -252,7 +252,7 @@ impl Hypervisor {
     /// concurrent flushes cannot deadlock. Hold no lock.
     pub fn flush_domain(&self, domain: &Domain) {
         let generation = domain.p2m.stage2().generation();
-        let stale = |v: &Vcpu| v.entered_generation.load(Ordering::SeqCst) < generation;
+        let stale = |v: &Vcpu| is_stale(v, generation);
         for v in domain.vcpus() {
             let cpu = v.running_on.load(Ordering::SeqCst);
             if stale(v) && CpuId(cpu) != self.hw.cpu() {
@@ -266,4 +266,15 @@ impl Hypervisor {
             }
         }
     }
+
+    /// Whether a vCPU of `domain` is in the guest with mappings older than this call.
+    pub fn has_stale_vcpu(&self, domain: &Domain) -> bool {
+        let generation = domain.p2m.stage2().generation();
+        domain.vcpus().iter().any(|v| is_stale(v, generation))
+    }
+}
+
+/// Whether the vCPU entered the guest before the memory map reached this generation.
+fn is_stale(v: &Vcpu, generation: u64) -> bool {
+    v.entered_generation.load(Ordering::SeqCst) < generation
 }

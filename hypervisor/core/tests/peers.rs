@@ -2,13 +2,14 @@
 
 mod common;
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use common::System;
 use common::toolstack::ARG;
 use hv_core::domain::Domain;
 use hv_core::p2m::PageType;
-use hv_hw::mem::free_frames;
+use hv_hw::mem::{frames, free_frames};
 use x86_model::{Gfn, Gpa};
 use xen_abi::Errno;
 use xen_abi::domctl::op;
@@ -190,4 +191,63 @@ fn a_dying_domain_gets_no_port() {
     assert!(!s.hv.kill_domain(&guest));
     s.poke_words(ARG, &[u32::from(GUEST), 0]);
     assert_eq!(s.call(0, 32, [6, ARG, 0, 0, 0]), Errno::EINVAL.to_ret());
+}
+
+/// Maps the guest's [`PAGE`] in the control domain by privilege.
+fn map_foreign(s: &System) {
+    const IDX: u64 = 0x7000;
+    s.poke(IDX, &PAGE.to_le_bytes());
+    s.poke(IDX + 8, &AT.to_le_bytes());
+    s.poke_words(ARG, &[4 << 16, 1 | u32::from(GUEST) << 16]);
+    for (i, at) in [IDX, IDX + 8, IDX + 16].into_iter().enumerate() {
+        s.poke(ARG + 8 + 8 * i as u64, &at.to_le_bytes());
+    }
+    assert_eq!(s.call(0, 12, [23, ARG, 0, 0, 0]), 0);
+    assert_eq!(s.dom.p2m.page_type(Gfn(AT)), Some(PageType::Foreign));
+}
+
+fn unmap_foreign(s: &System) {
+    s.poke_words(ARG, &[0x7ff0, 0]);
+    s.poke(ARG + 8, &AT.to_le_bytes());
+    assert_eq!(s.call(0, 12, [15, ARG, 0, 0, 0]), 0);
+    assert_eq!(s.dom.p2m.page_type(Gfn(AT)), None);
+}
+
+#[test]
+fn a_foreign_page_is_kept_while_another_vcpu_may_reach_it() {
+    let _alone = alone();
+    let s = System::new(2);
+    let guest = s.add_guest(GUEST, 1);
+    let mfn = guest.p2m.own_frame(Gfn(PAGE)).unwrap().mfn();
+    let held = || frames::count(mfn);
+    let once = held();
+    let other = &s.dom.vcpu(1).unwrap().entered_generation;
+    // The other vCPU is not in the guest: nobody can reach the page.
+    map_foreign(&s);
+    assert_eq!(held(), once + 1);
+    unmap_foreign(&s);
+    assert_eq!(held(), once);
+    // Now it is, since before the page goes.
+    map_foreign(&s);
+    other.store(s.dom.p2m.stage2().generation(), Ordering::SeqCst);
+    unmap_foreign(&s);
+    assert_eq!(
+        held(),
+        once + 1,
+        "freed under a vCPU that can still reach it"
+    );
+    // It enters anew; the next change finds that out.
+    other.store(hv_core::vcpu::NEVER, Ordering::SeqCst);
+    map_foreign(&s);
+    assert_eq!(held(), once + 1);
+    unmap_foreign(&s);
+    assert_eq!(held(), once);
+    // And the end of any domain lets go of what is kept.
+    map_foreign(&s);
+    other.store(s.dom.p2m.stage2().generation(), Ordering::SeqCst);
+    unmap_foreign(&s);
+    other.store(hv_core::vcpu::NEVER, Ordering::SeqCst);
+    assert_eq!(held(), once + 1);
+    while !s.hv.kill_domain(&guest) {}
+    assert_eq!(held(), 0);
 }

@@ -52,7 +52,9 @@ impl GrantHost for GrantSide<'_> {
         if !matches!(p2m.page_type(gfn), None | Some(PageType::Mmio)) {
             return Err(Errno::EINVAL);
         }
-        if let Some(removed) = p2m.map(gfn, frame, PageType::Grant, write)? {
+        let removed = p2m.map(gfn, frame, PageType::Grant, write)?;
+        self.hv.clear_limbo(&self.domain);
+        if let Some(removed) = removed {
             self.hv.flush_domain(&self.domain);
             drop(removed);
         }

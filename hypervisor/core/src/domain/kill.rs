@@ -49,6 +49,10 @@ impl Hypervisor {
             }
             stage::MEMORY => domain.p2m.release(Gfn(cursor), PAGES).map(|gfn| gfn.0),
             stage::VCPUS => {
+                // Who had mapped the domain's memory may keep it a little; it is wanted now.
+                for other in self.domains() {
+                    self.clear_limbo(&other);
+                }
                 self.forget_vcpus(domain);
                 None
             }

@@ -5,6 +5,7 @@ pub mod cpu;
 pub mod grants;
 mod info;
 mod kill;
+pub mod limbo;
 mod new;
 pub mod params;
 mod stop;
@@ -186,6 +187,7 @@ pub struct Domain {
     pub suspend_port: AtomicU32,
     cpu: CpuPolicy,
     io_bitmap: Option<&'static [u8; 8192]>,
+    limbo: limbo::Limbo,
     control: control::State,
     stopped: AtomicU8,
     shutdown_code: AtomicU32,

@@ -61,6 +61,7 @@ impl Domain {
             suspend_port: Default::default(),
             cpu: setup.cpu,
             io_bitmap: setup.io_bitmap,
+            limbo: Default::default(),
             control: Default::default(),
             stopped: AtomicU8::new(RUNNING),
             shutdown_code: AtomicU32::new(NO_CODE),

@@ -2,6 +2,7 @@
 //!
 //! The command's bits from 6 up carry the first extent of a restarted call; a fresh call has none.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use hv_hw::mem::{frames, free_frames};
@@ -119,8 +120,9 @@ fn reservation(call: &mut Call<'_, '_>, sub: u32, start: u64, arg: u64) -> HcRes
     Ok(done)
 }
 
-/// Flushes stale translations before removed frames can be reused.
+/// Flushes stale translations before removed frames can be reused, and what [`crate::hypervisor::Hypervisor::put_off`] kept.
 pub fn settle(call: &Call<'_, '_>, target: &DomainRef, removed: Vec<Removed>) {
+    call.hv().clear_limbo(target);
     if !removed.is_empty() {
         call.hv().flush_domain(target);
     }
@@ -181,11 +183,14 @@ fn remove(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
         Some(t) if t.is_memory() => {}
         _ => return Err(Errno::ENOENT),
     }
-    let removed: Vec<Removed> = target.p2m.unmap(gfn)?.into_iter().collect();
-    for r in &removed {
-        target.forget_shared(r.mfn, gfn);
+    match target.p2m.unmap(gfn)? {
+        Some(r) if r.ty == PageType::Foreign => call.hv().put_off(&target, r),
+        Some(r) => {
+            target.forget_shared(r.mfn, gfn);
+            settle(call, &target, vec![r]);
+        }
+        None => {}
     }
-    settle(call, &target, removed);
     Ok(0)
 }
 
