@@ -187,6 +187,8 @@ pub struct Domain {
     pub suspend_port: AtomicU32,
     cpu: CpuPolicy,
     io_bitmap: Option<&'static [u8; 8192]>,
+    /// Text that the domain writes to port 0xe9.
+    pub debug_port: crate::hvm::debug_port::DebugPort,
     limbo: limbo::Limbo,
     control: control::State,
     stopped: AtomicU8,

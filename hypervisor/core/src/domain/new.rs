@@ -61,6 +61,7 @@ impl Domain {
             suspend_port: Default::default(),
             cpu: setup.cpu,
             io_bitmap: setup.io_bitmap,
+            debug_port: Default::default(),
             limbo: Default::default(),
             control: Default::default(),
             stopped: AtomicU8::new(RUNNING),

@@ -3,6 +3,7 @@
 
 pub mod cpuid;
 pub mod cr4;
+pub mod debug_port;
 pub mod emulate;
 pub mod hypercall_page;
 pub mod msr;

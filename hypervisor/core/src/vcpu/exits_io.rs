@@ -47,9 +47,15 @@ impl Turn<'_> {
     pub fn port_write(&mut self, port: u16, width: x86_model::Width, value: u32) {
         // The debug port of every Xen domain: bytes go to the hypervisor's console.
         if port == 0xe9 {
-            self.hv
-                .hw
-                .console_write(&value.to_le_bytes()[..width.bytes()]);
+            let bytes = value.to_le_bytes();
+            let bytes = &bytes[..width.bytes()];
+            if self.domain.privileged {
+                self.hv.hw.console_write(bytes);
+                return;
+            }
+            for line in bytes.iter().filter_map(|&b| self.domain.debug_port.put(b)) {
+                hv_hw::guest_log!(Debug, "({}) {line}", self.domain.id);
+            }
             return;
         }
         if let Some(p) = &self.domain.platform {
