@@ -38,7 +38,7 @@ abi_header! {
         Commandline "xen_commandline_t" [1024] {
             @0 text: [u8; 1024] as "",
         }
-        /// [`op::BUILD_ID`], without the bytes that follow.
+        /// [`op::BUILD_ID`] and the texts from [`op::EXTRAVERSION2`] on, without the bytes that follow.
         BuildId "struct xen_build_id" [4] {
             @0 len: u32,
         }
@@ -61,6 +61,10 @@ abi_header! {
             GUEST_HANDLE "XENVER_guest_handle" = 8,
             COMMANDLINE "XENVER_commandline" = 9,
             BUILD_ID "XENVER_build_id" = 10,
+            EXTRAVERSION2 "XENVER_extraversion2" = 11 => "newer than Xen 4.17",
+            CAPABILITIES2 "XENVER_capabilities2" = 12 => "newer than Xen 4.17",
+            CHANGESET2 "XENVER_changeset2" = 13 => "newer than Xen 4.17",
+            COMMANDLINE2 "XENVER_commandline2" = 14 => "newer than Xen 4.17",
         }
     }
 }

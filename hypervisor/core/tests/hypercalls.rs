@@ -16,6 +16,7 @@ const EFAULT: i64 = -14;
 const EINVAL: i64 = -22;
 const ENOSYS: i64 = -38;
 const EACCES: i64 = -13;
+const ENOBUFS: i64 = -105;
 
 #[test]
 fn versions_and_unknown_numbers() {
@@ -31,6 +32,16 @@ fn versions_and_unknown_numbers() {
     s.poke_words(ARG, &[1, 0]);
     assert_eq!(s.call(0, 17, [6, ARG, 0, 0, 0]), EINVAL);
     assert_eq!(s.call(0, 17, [99, ARG, 0, 0, 0]), ENOSYS);
+    // Texts of any length, from Xen 4.18 on: how long, too long for the room, written without an end.
+    assert_eq!(s.call(0, 17, [11, 0, 0, 0, 0]), 7);
+    s.poke(ARG, b"\x06\0\0\0........");
+    assert_eq!(s.call(0, 17, [11, ARG, 0, 0, 0]), ENOBUFS);
+    s.poke(ARG, b"\x07\0\0\0........");
+    assert_eq!(s.call(0, 17, [11, ARG, 0, 0, 0]), 7);
+    assert_eq!(&s.peek::<12>(ARG), b"\x07\0\0\0.0-test.");
+    assert_eq!(s.call(0, 17, [14, 0, 0, 0, 0]), 12);
+    assert_eq!(s.call(0, 17, [11, PAGES * 4096, 0, 0, 0]), EFAULT);
+    assert_eq!(s.call(0, 17, [11, u64::MAX, 0, 0, 0]), EFAULT);
     assert_eq!(s.call(0, 17, [1, PAGES * 4096, 0, 0, 0]), EFAULT);
     for number in [37, 48, 27, 63, 64, 1 << 31, u64::MAX] {
         assert_eq!(s.call(0, number, [0; 5]), ENOSYS);

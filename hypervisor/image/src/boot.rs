@@ -32,9 +32,6 @@ static HEAP: Heap = Heap::new();
 /// The system, for the CPUs that enter later.
 static HYPERVISOR: spin::Once<Hypervisor> = spin::Once::new();
 
-/// Xen release whose interface is presented.
-const XEN_VERSION: (u16, u16) = (4, 17);
-
 /// Called once by the entry stub, on the boot CPU's stack, in long mode, with what the loader passed in EAX and EBX.
 // SAFETY: the symbol is unique, and only the entry stub calls it.
 #[unsafe(no_mangle)]
@@ -44,7 +41,7 @@ extern "C" fn xenolith_main(magic: u32, info: u32) -> ! {
     boot::init_memory(info);
     let (options, warnings) = Build::THIS.options(info.command_line.as_bytes());
     settings::open_consoles(&options);
-    banner(info);
+    banner(info, &options);
     for w in &warnings {
         warn!("{w}");
     }
@@ -84,10 +81,10 @@ fn other_cpu(cpu: CpuId) -> ! {
     }
 }
 
-fn banner(info: &BootInfo) {
+fn banner(info: &BootInfo, options: &Options) {
     info!(
         "Presenting the interface of Xen {}.{}",
-        XEN_VERSION.0, XEN_VERSION.1
+        options.xen_version.0, options.xen_version.1
     );
     info!("Console ring: {} KiB", hv_hw::log::RING >> 10);
     info!("Memory map:");
@@ -113,8 +110,8 @@ fn hypervisor(metal: Metal, info: &BootInfo, options: &Options) -> Hypervisor {
     sched.with(|p| info!("Using scheduler: {}", p.name()));
     let none = || String::from("unknown");
     let identity = Identity {
-        major: XEN_VERSION.0,
-        minor: XEN_VERSION.1,
+        major: options.xen_version.0,
+        minor: options.xen_version.1,
         extra: ".0-xenolith".to_string(),
         compile: ["rustc".to_string(), none(), none(), none()],
         changeset: option_env!("XENOLITH_COMMIT")

@@ -1,6 +1,6 @@
 //! `xen_version` (17): who we are. Layouts in `version.h`.
 
-use xen_abi::version::op;
+use xen_abi::version::{BuildId, op};
 use xen_abi::{Errno, features};
 
 use super::{Call, HcResult, ptr};
@@ -66,8 +66,28 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, buffer, ..]: [u64; 5]) -> HcResult 
             // The image carries none.
             Err(Errno::ENODATA)
         }
+        op::EXTRAVERSION2 => text(call, buffer, &id.extra),
+        op::CAPABILITIES2 => text(call, buffer, CAPABILITIES),
+        op::CHANGESET2 => text(call, buffer, &id.changeset),
+        op::COMMANDLINE2 if !call.domain().privileged => text(call, buffer, "<denied>"),
+        op::COMMANDLINE2 => text(call, buffer, &id.command_line),
         _ => Err(Errno::ENOSYS),
     }
+}
+
+/// A text of any length into a buffer that begins with its size; returns the text's length. No NUL follows. ENOBUFS: it does
+/// not fit. Without a buffer only the length is told. (Xen from 4.18 on.)
+fn text(call: &Call<'_, '_>, buffer: u64, text: &str) -> HcResult {
+    if buffer != 0 {
+        let room: BuildId = call.memory().read(ptr(buffer))?;
+        if text.len() > room.len as usize {
+            return Err(Errno::ENOBUFS);
+        }
+        let at = buffer.checked_add(size_of::<BuildId>() as u64);
+        call.memory()
+            .copy_out(ptr(at.ok_or(Errno::EFAULT)?), text.as_bytes())?;
+    }
+    Ok(text.len() as u64)
 }
 
 /// Guest types that can be built. The version in these names has been 3.0 since there are HVM guests.

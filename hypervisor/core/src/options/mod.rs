@@ -68,6 +68,8 @@ pub struct Options {
     pub nosmp: bool,
     /// Use sibling threads; `None` is the default (yes), but unlike `Some(true)` it may be overridden by a policy.
     pub smt: Option<bool>,
+    /// Version of Xen that guests and toolstacks are told, major and minor.
+    pub xen_version: (u16, u16),
     /// How application processors are started.
     pub ap_bringup: ApBringup,
     /// With the pauses that old CPUs need between the messages that start them.
@@ -128,6 +130,7 @@ impl Default for Options {
             maxcpus: None,
             nosmp: false,
             smt: None,
+            xen_version: (4, 17),
             ap_bringup: ApBringup::Parallel,
             ap_delays: false,
             apicv: true,

@@ -116,6 +116,7 @@ pub static OPTIONS: &[Spec] = &[
     set("x2apic", BOOL, "Switch local APICs to x2APIC mode.", |o, a| { o.x2apic = a.boolean()?; Ok(()) }),
     set("x2apic-mode", "= physical | cluster | mixed", "x2APIC destination mode.", x2apic_mode),
     set("x2apic_phys", BOOL, "Older spelling: on is x2apic-mode=physical, off is mixed.", |o, a| { o.x2apic_phys = Some(a.boolean()?); Ok(()) }),
+    set("xen-version", "= 4.17 | 4.18 | 4.19 | 4.20", "The version of Xen to present.", xen_version),
     none("xsave", BOOL, "XSAVE is used where the CPU has it"),
 ];
 
@@ -431,5 +432,16 @@ fn x2apic_mode(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
         "mixed" => X2apicMode::Mixed,
         other => return Err(not_one_of(other, "physical, cluster, mixed")),
     });
+    Ok(())
+}
+
+fn xen_version(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
+    o.xen_version = match arg.text()? {
+        "4.17" => (4, 17),
+        "4.18" => (4, 18),
+        "4.19" => (4, 19),
+        "4.20" => (4, 20),
+        other => return Err(not_one_of(other, "4.17, 4.18, 4.19, 4.20")),
+    };
     Ok(())
 }

@@ -54,6 +54,13 @@ fn an_empty_line_gives_defaults() {
 }
 
 #[test]
+fn the_version_to_present() {
+    assert_eq!(clean("xen-version=4.20").xen_version, (4, 20));
+    assert_eq!(clean("").xen_version, (4, 17));
+    assert!(warning("xen-version=5.0").contains("4.17, 4.18, 4.19, 4.20"));
+}
+
+#[test]
 fn booleans_in_every_spelling() {
     for yes in [
         "smt",
