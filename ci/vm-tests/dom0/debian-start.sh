@@ -1,10 +1,11 @@
 #!/bin/sh
 # Starts Debian's toolstack in dom0 as its /etc/init.d/xen does, without systemd: to be sourced by tests, or by hand.
-# XENSTORED=xenstored chooses the C daemon instead of the OCaml one.
+# XENSTORED=xenstored chooses the C daemon instead of the OCaml one. Does nothing when they run already.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
+root=/usr/lib/xen-$(cat /sys/hypervisor/version/major).$(cat /sys/hypervisor/version/minor)/bin
+[ ! -e /run/xenstored.pid ] || return 0
 ln -sfn /run /var/run
 mkdir -p /run/xen /run/xenstored /run/lock /var/lib/xen /var/log/xen/console /var/lock /usr/local
-root=/usr/lib/xen-$(cat /sys/hypervisor/version/major).$(cat /sys/hypervisor/version/minor)/bin
 grep -q control_d /proc/xen/capabilities || fail "no control_d in /proc/xen/capabilities"
 for module in xen-gntalloc xen-blkback xen-netback bridge loop; do
 	need_module "$module"

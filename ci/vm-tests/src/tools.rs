@@ -16,7 +16,13 @@ pub fn rows() -> Vec<VmTest> {
             .direct()
             .debian()
             .needs_xen()
-            .extra_time(180),
+            .extra_time(240),
+        VmTest::new("tools/debian-guests", Level::Full)
+            .script("debian-guests")
+            .direct()
+            .debian()
+            .needs_xen()
+            .extra_time(600),
         VmTest::new("tools/xl-read", Level::Normal)
             .script("xl-read")
             .direct()

@@ -45,6 +45,9 @@ pub struct Args {
     /// Let QEMU load the hypervisor itself (PVH entry) instead of GRUB: quicker.
     #[arg(long, conflicts_with_all = ["peer", "native", "efi"])]
     direct: bool,
+    /// dom0 with Debian's own toolstack and a guest; `. /xt/tests/debian-start.sh` there starts its daemons.
+    #[arg(long)]
+    debian_xl: bool,
     /// Print the QEMU command instead of running it.
     #[arg(long)]
     print: bool,
@@ -62,6 +65,7 @@ pub fn run(args: &Args) -> Result<bool> {
     };
     let initrd = match on {
         On::Bare => media::initrd(&kernel)?,
+        _ if args.debian_xl => media::initrd_with_debian(&kernel)?,
         _ => media::initrd_with_system(&kernel, false)?,
     };
     let mut machine = media::machine(&args.machine, on)?;

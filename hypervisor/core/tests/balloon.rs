@@ -20,7 +20,7 @@ fn identity_pages_return_as_the_same_frame_or_not_at_all() {
         DomId::DOM0,
         hw.stage2_format(),
         hw.phys_bits(),
-        vec![mfn.0..mfn.0 + 1],
+        std::iter::once(mfn.0..mfn.0 + 1).collect(),
     )
     .expect("made");
     assert_eq!(frames::claim_for_guest(mfn, 1, DomId::DOM0), 1);
