@@ -81,16 +81,15 @@ impl Children {
         self.all.values().filter_map(|c| c.due).min()
     }
 
-    /// Processes of services that run, the ones started last first.
-    pub fn running(&self) -> Vec<u32> {
-        let mut running: Vec<(Instant, u32)> = self
-            .all
-            .iter()
-            .filter(|(_, c)| c.due.is_none())
-            .map(|(p, c)| (c.started, *p))
-            .collect();
-        running.sort_unstable();
-        running.into_iter().rev().map(|(_, p)| p).collect()
+    /// Services that run, the ones started last first: the process and the name.
+    pub fn running(&self) -> Vec<(u32, String)> {
+        let running = self.all.iter().filter(|(_, c)| c.due.is_none());
+        let mut running: Vec<(&u32, &Child)> = running.collect();
+        running.sort_by_key(|(_, c)| std::cmp::Reverse(c.started));
+        running
+            .into_iter()
+            .map(|(p, c)| (*p, c.command.first().cloned().unwrap_or_default()))
+            .collect()
     }
 }
 
@@ -105,7 +104,8 @@ mod tests {
         let store = vec!["xenstored".to_owned()];
         children.started(10, store.clone(), start);
         children.started(11, vec!["devd".into()], start + FIRST);
-        assert_eq!(children.running(), [11, 10]);
+        let running = |c: &Children| -> Vec<u32> { c.running().iter().map(|(p, _)| *p).collect() };
+        assert_eq!(running(&children), [11, 10]);
         assert_eq!(children.ended(99, start), None);
         let (mut now, mut pid, mut waits) = (start, 10, Vec::new());
         for _ in 0..9 {
@@ -131,6 +131,6 @@ mod tests {
         assert_eq!(children.ended(pid, now + SOUND).unwrap().1, FIRST);
         children.failed(&store, now + SOUND);
         assert!(children.next().unwrap() > now + SOUND + FIRST);
-        assert_eq!(children.running(), [11]);
+        assert_eq!(children.running(), [(11, "devd".to_owned())]);
     }
 }

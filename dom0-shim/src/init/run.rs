@@ -64,8 +64,8 @@ pub fn run() -> Result<(), String> {
     let children = init.children;
     stop::guests(&mut say);
     // The store last, as it was started first.
-    for pid in children.running() {
-        stop::ask(pid);
+    for (pid, name) in children.running() {
+        stop::ask(pid, name == SESSION);
         let start = Instant::now();
         let mut gone = false;
         while !gone && start.elapsed() < SERVICES {

@@ -64,9 +64,9 @@ pub fn guests(say: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Asks a process to end.
-pub fn ask(pid: u32) {
-    signal(pid, Signal::TERM);
+/// Asks a process to end; a shell on a terminal minds only that its terminal goes.
+pub fn ask(pid: u32, shell: bool) {
+    signal(pid, if shell { Signal::HUP } else { Signal::TERM });
 }
 
 fn signal(pid: u32, signal: Signal) {
@@ -82,7 +82,11 @@ pub fn processes() {
         (Signal::TERM, PROCESSES),
         (Signal::KILL, Duration::from_secs(1)),
     ] {
-        others().into_iter().for_each(|p| signal(p, kind));
+        for pid in others() {
+            signal(pid, kind);
+            // Shells do not mind the first.
+            signal(pid, Signal::HUP);
+        }
         let start = Instant::now();
         while !others().is_empty() && start.elapsed() < patience {
             super::run::reap(&mut |_, _| {});
