@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 pub const LOGS: &str = "/var/log/xen/console";
 /// Bytes at the end that are looked at.
 const BYTES: u64 = 16 << 10;
-/// Lines that are shown.
-const LINES: usize = 25;
+/// Lines that are shown: a kernel that panics says forty after the reason.
+const LINES: usize = 60;
 
 /// The end of the log of a guest of that name, and where it is. `None` if there is none.
 pub fn of(logs: &Path, name: &str) -> Option<(PathBuf, String)> {
@@ -52,7 +52,7 @@ mod tests {
         let (found, text) = of(&dir, "web").unwrap();
         assert_eq!((found, text.lines().count()), (path, LINES));
         assert!(
-            text.starts_with("line 4976\nline 4977\n") && text.ends_with("line 4999\n.[31mpanic\n")
+            text.starts_with("line 4941\nline 4942\n") && text.ends_with("line 4999\n.[31mpanic\n")
         );
         assert_eq!(of(&dir, "../guest-web"), None);
         std::fs::remove_dir_all(dir).unwrap();
