@@ -4,16 +4,19 @@
 use core::arch::asm;
 
 use x86_model::Gpa;
+use x86_model::virt::vmx::error::Failure;
 use x86_model::virt::vmx::exit::{self as reason, ControlRegister};
 use x86_model::virt::vmx::field::*;
 use x86_model::virt::vmx::{cr0, ept, event};
 
 use super::instr::{read, write};
-use super::state;
 use super::vcpu::VmxVcpu;
+use super::{entry, state};
 use crate::error;
 use crate::machine::{Exit, GuestContext, IoExit, Stage2Fault};
 
+/// First number of [`Exit::Unsupported`] for entries that the CPU refused; the instruction error is added.
+const REFUSED: u64 = 1 << 32;
 const DB: u8 = 1;
 const GP: u8 = 13;
 const AC: u8 = 17;
@@ -28,6 +31,37 @@ fn length() -> u8 {
 }
 
 impl VmxVcpu {
+    /// The entry did not happen: says why, once and for all for this guest.
+    #[cold]
+    pub(super) fn refused(&self, how: u64) -> Exit {
+        let why = if how == entry::FAILED_INVALID {
+            Failure::Invalid
+        } else {
+            Failure::Numbered(read(INSTRUCTION_ERROR))
+        };
+        error!("Entry refused: {why}");
+        let number = match why {
+            Failure::Invalid => 0,
+            Failure::Numbered(n) => n.into(),
+        };
+        Exit::Unsupported {
+            code: REFUSED | number,
+            info1: 0,
+            info2: 0,
+        }
+    }
+
+    #[cold]
+    pub(super) fn entry_failed(&self, exit: u32) -> Exit {
+        let detail = read(EXIT_QUALIFICATION);
+        error!("Entry failed: {} (detail {detail:#x})", reason::name(exit));
+        Exit::Unsupported {
+            code: exit.into(),
+            info1: detail,
+            info2: read(GUEST_INTERRUPTIBILITY).into(),
+        }
+    }
+
     /// What the last exit was; `None` if the guest just goes on.
     #[inline]
     pub(super) fn decode(&mut self, why: u32) -> Option<Exit> {

@@ -5,9 +5,8 @@ use core::cell::Cell;
 use x86_model::regs::cr;
 use x86_model::virt::svm::AsidTag;
 use x86_model::virt::vmx::control::{pin, primary};
-use x86_model::virt::vmx::error::Failure;
 use x86_model::virt::vmx::event::{self, Redelivery};
-use x86_model::virt::vmx::exit::{self as reason, ENTRY_FAILED};
+use x86_model::virt::vmx::exit::ENTRY_FAILED;
 use x86_model::virt::vmx::field::*;
 use x86_model::{Gpr, Gprs, Hpa, Mfn};
 
@@ -17,15 +16,11 @@ use super::instr::{read, write};
 use super::registers::Resident;
 use super::vmcs::{OwnedVmcs, write_host_state};
 use super::{CONTROLS, entry, state};
-use crate::error;
 use crate::machine::{ApicVectors, Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup};
 use crate::mem::Stage2;
 use crate::x86::cpu::percpu;
 use crate::x86::virt::fpu::Switched;
 use crate::x86::{asm, quirks};
-
-/// First number of [`Exit::Unsupported`] for entries that the CPU refused; the instruction error is added.
-const REFUSED: u64 = 1 << 32;
 
 /// Where the preemption timer starts: some ten thousand cycles, as it counts every 32nd or so.
 const TIMER_START: u32 = 500;
@@ -294,69 +289,49 @@ impl VmxVcpu {
         }
         self.end_shadow();
     }
-
-    /// The entry did not happen: says why, once and for all for this guest.
-    #[cold]
-    fn refused(&self, how: u64) -> Exit {
-        let why = if how == entry::FAILED_INVALID {
-            Failure::Invalid
-        } else {
-            Failure::Numbered(read(INSTRUCTION_ERROR))
-        };
-        error!("Entry refused: {why}");
-        let number = match why {
-            Failure::Invalid => 0,
-            Failure::Numbered(n) => n.into(),
-        };
-        Exit::Unsupported {
-            code: REFUSED | number,
-            info1: 0,
-            info2: 0,
-        }
-    }
-
-    #[cold]
-    fn entry_failed(&self, exit: u32) -> Exit {
-        let detail = read(EXIT_QUALIFICATION);
-        error!("Entry failed: {} (detail {detail:#x})", reason::name(exit));
-        Exit::Unsupported {
-            code: exit.into(),
-            info1: detail,
-            info2: read(GUEST_INTERRUPTIBILITY).into(),
-        }
-    }
 }
 
+// Not inlined, and cold for the optimizer's sake: what is shared with the other backend must stay as small as with that one
+// alone. A call costs nothing beside the reads and writes of fields that these make.
 impl GuestContext for VmxVcpu {
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn gprs(&self) -> &Gprs {
         &self.gprs
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn gprs_mut(&mut self) -> &mut Gprs {
         &mut self.gprs
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn rip(&self) -> u64 {
         self.with(|| read(GUEST_RIP))
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn set_rip(&mut self, rip: u64) {
         self.alone(|vcpu| vcpu.move_to(rip));
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn paging(&self) -> PagingState {
         self.with(state::paging)
     }
 
+    #[cold]
+    #[inline(never)]
     fn state(&self) -> SystemState {
         self.with(|| self.read_state())
     }
 
+    #[cold]
+    #[inline(never)]
     fn set_state(&mut self, new: &SystemState) {
         (self.event, self.pending, self.nmi_waits) = (0, None, false);
         self.alone(|vcpu| {
@@ -365,6 +340,8 @@ impl GuestContext for VmxVcpu {
         });
     }
 
+    #[cold]
+    #[inline(never)]
     fn set_cr4(&mut self, value: u64) {
         self.alone(|vcpu| {
             state::set_guest_cr4(value);
@@ -372,27 +349,39 @@ impl GuestContext for VmxVcpu {
         });
     }
 
+    #[cold]
+    #[inline(never)]
     fn context_msr(&self, index: u32) -> Option<u64> {
         self.with(|| self.read_msr(index))
     }
 
+    #[cold]
+    #[inline(never)]
     fn set_context_msr(&mut self, index: u32, value: u64) -> bool {
         self.alone(|vcpu| vcpu.write_msr(index, value))
     }
 
+    #[cold]
+    #[inline(never)]
     fn set_xcr0(&mut self, value: u64) {
         self.switched.set_xcr0(value);
     }
 
+    #[cold]
+    #[inline(never)]
     fn xcr0(&self) -> u64 {
         self.switched.xcr0()
     }
 
+    #[cold]
+    #[inline(never)]
     fn set_tsc_offset(&mut self, offset: u64) {
         // SAFETY: only shifts the guest's view of the counter.
         self.with(|| unsafe { write(TSC_OFFSET, offset) });
     }
 
+    #[cold]
+    #[inline(never)]
     fn enter_cpu(&mut self) {
         let cpu = cpu::this_cpu();
         // SAFETY: our structure, which `leave` cleared.
@@ -409,6 +398,8 @@ impl GuestContext for VmxVcpu {
         self.resident.load();
     }
 
+    #[cold]
+    #[inline(never)]
     fn leave(&mut self) {
         self.resident.save();
         self.switched.save();
@@ -418,6 +409,8 @@ impl GuestContext for VmxVcpu {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn run(&mut self, stage2: &Stage2) -> Exit {
         let cpu = self.cpu.expect("a vCPU runs between enter_cpu and leave");
         loop {
@@ -461,18 +454,21 @@ impl GuestContext for VmxVcpu {
         }
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn interruptible(&self) -> bool {
         self.event == 0 && self.pending.is_none() && self.with(|| self.open())
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn interrupts_enabled(&self) -> bool {
         self.with(|| read(GUEST_RFLAGS) & cr::RFLAGS_IF != 0)
     }
 
     /// False also for an NMI while an earlier one is being handled; [`Exit::InterruptWindow`] follows when it returns.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn inject(&mut self, event: Event) -> bool {
         match event {
             Event::Interrupt(vector) => {
@@ -506,45 +502,57 @@ impl GuestContext for VmxVcpu {
         }
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn injecting(&self) -> bool {
         self.pending.is_some() || self.event != 0
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn request_window(&mut self, on: bool) {
         self.window = on;
     }
 
     /// VT-x does not keep them.
+    #[cold]
+    #[inline(never)]
     fn fetched_bytes(&self) -> &[u8] {
         &[]
     }
 
+    #[cold]
+    #[inline(never)]
     fn can_deliver(&self) -> bool {
         super::delivers()
     }
 
+    #[cold]
+    #[inline(never)]
     fn set_delivery(&mut self, on: bool) {
         self.alone(|vcpu| vcpu.switch_delivery(on));
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn put_vectors(&mut self, vectors: &ApicVectors) {
         self.delivery.vectors = *vectors;
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn vectors(&self) -> ApicVectors {
         self.delivery.vectors
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn tpr(&self) -> u8 {
         self.vmcs.tpr() >> 4
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn set_tpr(&mut self, cr8: u8) {
         self.vmcs.set_tpr(cr8 << 4);
     }
