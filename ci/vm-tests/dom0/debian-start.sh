@@ -6,6 +6,11 @@ root=/usr/lib/xen-$(cat /sys/hypervisor/version/major).$(cat /sys/hypervisor/ver
 [ ! -e /run/xenstored.pid ] || return 0
 ln -sfn /run /var/run
 mkdir -p /run/xen /run/xenstored /run/lock /var/lib/xen /var/log/xen/console /var/lock /usr/local
+# What udev makes elsewhere; the scripts' lock looks at /dev/stdin and tries for ever without it.
+ln -sfn /proc/self/fd /dev/fd
+for link in 0:stdin 1:stdout 2:stderr; do
+	ln -sfn "/proc/self/fd/${link%:*}" "/dev/${link#*:}"
+done
 grep -q control_d /proc/xen/capabilities || fail "no control_d in /proc/xen/capabilities"
 for module in xen-gntalloc xen-blkback xen-netback bridge loop; do
 	need_module "$module"
