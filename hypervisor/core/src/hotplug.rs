@@ -233,6 +233,7 @@ impl Hypervisor {
 
     /// This pCPU leaves its loop: the boot CPU watches those of its sleepers that did not wake up elsewhere.
     pub fn hand_over(&self, from: CpuId, sleepers: Vec<VcpuRef>) {
+        self.wake_all_sleepers(from);
         let mut moved: Vec<VcpuRef> = sleepers
             .into_iter()
             .filter(|v| {

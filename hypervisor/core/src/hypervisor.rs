@@ -11,6 +11,7 @@ use hv_hw::bootinfo::Screen;
 use hv_hw::machine::CpuId;
 use hv_hw::sync::{SpinLock, rank};
 use hv_hw::{Hw, Machine};
+use x86_model::posted::WakeList;
 use xen_abi::{DomId, Errno};
 
 use crate::console::input::{Input, Switch};
@@ -21,6 +22,7 @@ use crate::hotplug::{Busy, Hotplug};
 use crate::irq::IrqMap;
 use crate::sched::Scheduler;
 use crate::vcpu::info::ClockSnapshot;
+use crate::vcpu::posting::Asleep;
 use crate::vcpu::{NEVER, Vcpu, VcpuKey, VcpuRef};
 
 /// What the hypervisor says of itself (`xen_version`, CPUID leaf +1).
@@ -55,6 +57,8 @@ pub struct Pcpu {
     pub stray: AtomicU64,
     /// Interrupts that arrived here after their source had been told to send elsewhere.
     pub late: AtomicU64,
+    /// vCPUs that sleep here and are woken by what is posted to them.
+    pub sleepers: SpinLock<WakeList<Asleep>, { rank::DEVICE }>,
     /// Look whether old vectors are quiet.
     pub clean: AtomicBool,
     /// Coming and going.

@@ -3,6 +3,7 @@
 use hv_hw::config;
 use xen_abi::hypfs::{Direntry, NAME_OFFSET, encoding, kind};
 
+use crate::exit_files;
 use crate::hypervisor::Identity;
 
 /// An entry.
@@ -17,6 +18,8 @@ enum Body {
     Text(fn(&Identity) -> &str),
     Number(fn(&Identity) -> u32),
     Gzip(&'static [u8]),
+    /// Made when it is read, by [`crate::exit_files`].
+    Live,
 }
 
 /// Alignment of the entries of a directory's contents.
@@ -69,7 +72,11 @@ const BUILDINFO: &[Node] = if cfg!(CONFIG_HYPFS_CONFIG) {
 } else {
     &[CHANGESET, COMPILE, VERSION]
 };
-const TOP: &[Node] = &[dir("buildinfo", BUILDINFO)];
+const LIVE: Node = Node {
+    name: exit_files::NAME,
+    body: Body::Live,
+};
+const TOP: &[Node] = &[dir("buildinfo", BUILDINFO), LIVE];
 const ROOT: Node = dir("", TOP);
 
 /// The entry of a path, which starts with `/`; a directory's may end with one.
@@ -97,7 +104,7 @@ impl Node {
     /// The head of the entry.
     pub fn direntry(&self, id: &Identity) -> Direntry {
         let (kind, encoding) = match self.body {
-            Body::Dir(_) => (kind::DIR, encoding::PLAIN),
+            Body::Dir(_) | Body::Live => (kind::DIR, encoding::PLAIN),
             Body::Text(_) => (kind::STRING, encoding::PLAIN),
             Body::Number(_) => (kind::UINT, encoding::PLAIN),
             Body::Gzip(_) => (kind::STRING, encoding::GZIP),
@@ -107,6 +114,7 @@ impl Node {
             Body::Text(of) => of(id).len() + 1,
             Body::Number(_) => size_of::<u32>(),
             Body::Gzip(bytes) => bytes.len(),
+            Body::Live => 0,
         };
         Direntry {
             kind,
@@ -131,6 +139,7 @@ impl Node {
         use zerocopy::IntoBytes;
         match &self.body {
             Body::Gzip(bytes) => put(0, bytes),
+            Body::Live => Ok(()),
             Body::Number(of) => put(0, &of(id).to_le_bytes()),
             Body::Text(of) => {
                 let text = of(id);

@@ -9,6 +9,7 @@ pub mod console;
 pub mod dom0;
 pub mod domain;
 pub mod evtchn;
+mod exit_files;
 pub mod grant;
 pub mod guest;
 pub mod heartbeat;

@@ -7,6 +7,7 @@ use common::System;
 use hv_core::hypercall::TABLE;
 use hv_core::options::{Build, Options, Scheduler as Name};
 use hv_core::sched::{CpuMask, Scheduler};
+use hv_core::vcpu::stats::Reason;
 use hv_hw::config;
 use hv_hw::machine::CpuId;
 
@@ -195,4 +196,58 @@ fn the_hypervisors_file_system() {
     );
     assert_eq!(s.call(0, 42, [1, ARG, 2, common::PAGES << 12, 64]), EFAULT);
     assert_eq!(s.call(0, 42, [1, ARG, 2, u64::MAX - 3, 64]), EFAULT);
+}
+
+/// Counters of exits: a folder of domains, in each a folder of vCPUs, in that a text.
+#[test]
+fn exits_are_told_to_the_control_domain() {
+    if !cfg!(CONFIG_HYPFS) {
+        return;
+    }
+    let s = system();
+    s.add_guest(7, 2);
+    let top = hypfs(&s, "/", 0x1000).2;
+    assert!(top.windows(6).any(|w| w == b"exits\0"));
+    for path in ["/exits", "/exits/"] {
+        let (ret, head, listing) = hypfs(&s, path, 0x1000);
+        assert_eq!((ret, head[0]), (0, 0), "{path}");
+        assert_eq!(
+            (&listing[14..16], &listing[32..34]),
+            (&b"0\0"[..], &b"7\0"[..])
+        );
+        // Offset of the next entry; 0 at the last.
+        assert_eq!((listing[12], listing[30]), (18, 0));
+    }
+    assert_eq!(hypfs(&s, "/exits/7", 0x1000).2.len(), 36);
+    let vcpu =
+        s.hv.domain(xen_abi::DomId(7))
+            .unwrap()
+            .vcpu(1)
+            .unwrap()
+            .clone();
+    vcpu.stats.count(Reason::MsrWrite);
+    vcpu.stats.time(Reason::MsrWrite, 700);
+    vcpu.stats.injected(0x41);
+    let (ret, _, text) = hypfs(&s, "/exits/7/1", 0x1000);
+    let times = if cfg!(CONFIG_EXIT_TIMES) {
+        "700 9:1"
+    } else {
+        "0"
+    };
+    let wanted = format!("format 1\ntsc_khz 1000000\nexit msr-write 1 {times}\ninject 0x41 1\n\0");
+    assert_eq!((ret, String::from_utf8(text).unwrap()), (0, wanted));
+    assert_eq!(hypfs(&s, "/exits/7/1", 20).0, ENOBUFS);
+    for nobody in [
+        "/exits/8",
+        "/exits/7/2",
+        "/exits/07",
+        "/exits/+7",
+        "/exits/7/0/0",
+        "/exits/x",
+        "/exitsx",
+        "/exits/99999",
+    ] {
+        assert_eq!(hypfs(&s, nobody, 0x1000).0, ENOENT, "{nobody}");
+    }
+    assert_eq!(s.call(0, 42, [9, 0, 0, 0, 0]), EINVAL);
 }

@@ -198,7 +198,7 @@ fn holds_add_up() {
     s.hv.sched.with(|p| p.remove(s.dom.vcpus()[0].key));
     let d = s.create_ready(1, 0);
     let v = d.vcpu(0).unwrap();
-    let exits = || v.stats.exits.load(Ordering::Relaxed);
+    let exits = || v.stats.exits();
     v.up.store(true, Ordering::SeqCst);
     {
         let mut local = v.local.try_lock().unwrap();

@@ -5,8 +5,9 @@ mod common;
 use common::System;
 use hv_core::vcpu::Sleep;
 use hv_core::vcpu::exits::{self, Next};
-use hv_core::vcpu::run::{PcpuLocal, Turn};
+use hv_core::vcpu::run::{self, PcpuLocal, Turn};
 use hv_hw::machine::{CpuId, Exit, Stage2Fault};
+use std::sync::atomic::Ordering;
 use x86_model::Gpa;
 use xen_abi::DomId;
 
@@ -61,5 +62,44 @@ fn a_halt_waits_for_no_event_that_is_on_its_way() {
         local.ctx.undelivered = undelivered;
         let sleeps = local.try_sleep(&system.dom, vcpu, Sleep::Halted, None);
         assert_eq!(sleeps, !undelivered);
+    }
+}
+
+/// Each exit of a turn is counted once, by its kind, and its time falls into one bucket.
+#[test]
+fn every_exit_of_a_turn_is_counted() {
+    let system = System::new(1);
+    let vcpu = system.dom.vcpu(0).unwrap();
+    vcpu.up.store(true, Ordering::SeqCst);
+    {
+        let mut local = vcpu.local.try_lock().unwrap();
+        local.started = true;
+        local.ctx.sys.rflags = 2 | RFLAGS_IF;
+        local.ctx.script = [
+            Exit::Cpuid { len: 2 },
+            Exit::InterruptWindow,
+            Exit::Cpuid { len: 2 },
+            Exit::CacheFlush { len: 2 },
+        ]
+        .into();
+    }
+    system.hv.make_runnable(vcpu);
+    let mut pcpu = PcpuLocal::new(CpuId(0));
+    run::step(&system.hv, &mut pcpu);
+    let lines: Vec<_> = vcpu.stats.lines().map(|l| (l.name, l.count)).collect();
+    assert_eq!(
+        lines,
+        [
+            ("schedule", 1),
+            ("interrupt-window", 1),
+            ("cpuid", 2),
+            ("halt", 1),
+            ("cache-flush", 1)
+        ]
+    );
+    assert_eq!(vcpu.stats.exits(), 5);
+    for l in vcpu.stats.lines() {
+        let timed: u64 = l.buckets.iter().sum();
+        assert_eq!(timed, if cfg!(CONFIG_EXIT_TIMES) { l.count } else { 0 });
     }
 }

@@ -484,7 +484,7 @@ fn a_pvh_domain_is_built_and_runs() {
     let v = d.vcpu(0).unwrap();
     let mut pcpu = PcpuLocal::new(CpuId(0));
     step(&s.hv, &mut pcpu);
-    assert_eq!(v.stats.exits.load(Ordering::Relaxed), 0);
+    assert_eq!(v.stats.exits(), 0);
     {
         let local = v.local.try_lock().unwrap();
         let state = local.ctx.state();
@@ -495,7 +495,7 @@ fn a_pvh_domain_is_built_and_runs() {
     }
     assert_eq!(s.plain(dop::UNPAUSEDOMAIN, id), 0);
     step(&s.hv, &mut pcpu);
-    assert!(v.stats.exits.load(Ordering::Relaxed) > 0);
+    assert!(v.stats.exits() > 0);
     // HLT with interrupts off and no other vCPU up: it has powered off.
     let flags = s.info(id).flags;
     assert_eq!(flags >> dominf::SHUTDOWN_SHIFT, 0);

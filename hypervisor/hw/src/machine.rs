@@ -48,6 +48,12 @@ pub struct InterruptCounts {
     pub spurious: u64,
     /// Writes to the interrupt command register.
     pub icr_writes: u64,
+    /// Notifications for messages that were posted to this CPU.
+    pub notifications: u64,
+    /// Messages dispatched for them.
+    pub posted: u64,
+    /// Bits posted that belong to no device vector.
+    pub posted_stray: u64,
 }
 
 /// Address and data that make a device's MSI reach a host vector on one CPU.
@@ -57,6 +63,24 @@ pub struct MsiMessage {
     pub address: u64,
     /// Message data.
     pub data: u32,
+}
+
+/// Where a device's message is posted to.
+#[derive(Clone, Debug)]
+pub struct PostTo {
+    /// The receiver's descriptor; kept as long as an entry names it.
+    pub target: Arc<PostTarget>,
+    /// The receiver's vector.
+    pub vector: u8,
+    /// Notify also a receiver that waits for a CPU.
+    pub urgent: bool,
+}
+
+impl PartialEq for PostTo {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.target, &other.target)
+            && (self.vector, self.urgent) == (other.vector, other.urgent)
+    }
 }
 
 /// Who sends a message-signalled interrupt.
@@ -158,7 +182,21 @@ pub trait Machine: Sync {
     fn interrupt_counts(&self, cpu: CpuId) -> Option<InterruptCounts>;
     /// Message for a device's MSI to a reserved vector. `None` if the device cannot be given one. What it occupies is
     /// given back with the vector.
-    fn msi_message(&self, source: &MsiSource, cpu: CpuId, vector: u8) -> Option<MsiMessage>;
+    ///
+    /// With `post` the entry posts to a vCPU, and the reserved vector is only for what is under way from before. Asking again
+    /// for the same CPU and vector changes the entry, from and to any form; when this returns, no unit uses the old one.
+    fn msi_message(
+        &self,
+        source: &MsiSource,
+        cpu: CpuId,
+        vector: u8,
+        post: Option<&PostTo>,
+    ) -> Option<MsiMessage>;
+    /// Whether entries can post to vCPUs.
+    fn posts_interrupts(&self) -> bool;
+    /// Serves [`HostInterrupt::Posted`]: gives the vectors of the messages that were posted to this CPU, and ends the
+    /// interrupt, once.
+    fn serve_posted(&self, dispatch: &mut dyn FnMut(u8));
     /// Makes the remapping entry of a message for one CPU and vector raise another CPU and vector, in one step. False if it
     /// cannot be written; the entry is then gone. Only where [`Machine::remaps_interrupts`].
     fn move_message(&self, from: (CpuId, u8), to: (CpuId, u8)) -> bool;
@@ -237,6 +275,8 @@ pub enum HostInterrupt {
     Kick,
     /// This CPU's timer (acknowledged).
     Timer,
+    /// Devices' messages were posted to this CPU; in service until [`Machine::serve_posted`].
+    Posted,
     /// Something was posted to a vCPU that sleeps on this CPU (acknowledged).
     Wake,
     /// The console has input or room (acknowledged).

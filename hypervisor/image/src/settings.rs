@@ -108,6 +108,7 @@ pub fn cpus(o: &Options) -> CpuOptions {
             on: o.iommu.on,
             required: o.iommu.required,
             intremap: o.iommu.intremap,
+            intpost: o.iommu.intpost,
             qinval: o.iommu.qinval,
             verbose: o.iommu.verbosity >= Verbosity::Verbose,
             debug: o.iommu.verbosity >= Verbosity::Debug,

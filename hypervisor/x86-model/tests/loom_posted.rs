@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use x86_model::posted::{Descriptor, Ndst, Notice, Post, Sleeper, WakeList, control};
+use x86_model::posted::{Descriptor, Ndst, Notice, Post, Sleeper, WakeList, control, msi};
 use x86_model::sync::Word64;
 
 struct Cell(AtomicU64);
@@ -305,5 +305,36 @@ fn the_wake_up_vector_finds_the_sleeper() {
         assert!(list.lock().unwrap().is_empty());
         assert!(d.run_on(on(0)));
         assert!(d.sync().is_some_and(|w| has(w, 0x31)));
+    });
+}
+
+/// A message at any moment of the handler is dispatched, or has a notification of its own outstanding.
+#[test]
+fn a_message_during_the_handler_is_served_or_notified() {
+    loom::model(|| {
+        let d = running(0);
+        d.post(0x40);
+        let other = poster(&d, 0x31);
+        let (mut seen, mut ended) = (Vec::new(), 0);
+        msi::serve(&d, 0x30..=0xdf, 2, |v| seen.push(v), || ended += 1);
+        let told = other.join().unwrap();
+        assert_eq!((seen.iter().filter(|&&v| v == 0x40).count(), ended), (1, 1));
+        let again = told == Post::Notify(on(0)) && d.is_notified();
+        assert!(seen.contains(&0x31) || again, "{told:?}");
+    });
+}
+
+/// The handler without its last look. Shows that the check above can fail.
+#[test]
+#[should_panic(expected = "lost")]
+fn without_the_last_look_a_message_is_lost() {
+    loom::model(|| {
+        let d = running(0);
+        d.post(0x40);
+        let other = poster(&d, 0x31);
+        let seen = has(d.take(), 0x31);
+        d.clear_on();
+        let told = other.join().unwrap();
+        assert!(seen || told == Post::Notify(on(0)), "lost: {told:?}");
     });
 }

@@ -4,6 +4,8 @@ mod ap;
 mod boot;
 mod exits;
 mod ipi;
+mod perf;
+mod posted_msi;
 
 use anyhow::Result;
 
@@ -24,6 +26,8 @@ enum What {
     Ipi(ipi::Args),
     /// Instructions of the hypervisor per guest exit, counted exactly, beside Xen 4.17.
     Exits(exits::Args),
+    /// Serving posted MSIs on two cores: notifications per message and messages per second for each shape of handler.
+    PostedMsi(posted_msi::Args),
 }
 
 /// Measures; false if a goal was missed.
@@ -33,5 +37,6 @@ pub fn run(args: &Args) -> Result<bool> {
         What::Ap(args) => ap::run(args),
         What::Ipi(args) => ipi::run(args),
         What::Exits(args) => exits::run(args),
+        What::PostedMsi(args) => posted_msi::run(args),
     }
 }

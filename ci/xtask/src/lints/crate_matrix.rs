@@ -29,8 +29,11 @@ const MATRIX: &[(&str, &[&str])] = &[
     ("micro", &[]),
     ("vmtest", &[]),
     ("vm-tests", &["vmtest"]),
-    // For the formats that the image reads (symbol table, module bundle).
-    ("xtask", &["vmtest", "vm-tests", "hv-hw", "kconfig"]),
+    // For the formats that the image reads (symbol table, module bundle), and the descriptor that `bench posted-msi` measures.
+    (
+        "xtask",
+        &["vmtest", "vm-tests", "hv-hw", "kconfig", "x86-model"],
+    ),
 ];
 /// Test guests, wherever below `ci/guests`.
 const GUESTS: &[&str] = &["xen-abi", "x86-model", "rt", "guest-rt"];

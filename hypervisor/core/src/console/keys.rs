@@ -135,9 +135,9 @@ fn vcpu_line(v: &Vcpu) -> String {
         },
         sleep_name(v.sleep.load(Ordering::Relaxed)),
         v.pause.load(Ordering::Relaxed),
-        v.stats.exits.load(Ordering::Relaxed),
-        v.stats.hypercalls.load(Ordering::Relaxed),
-        v.stats.injections.load(Ordering::Relaxed)
+        v.stats.exits(),
+        v.stats.hypercalls(),
+        v.stats.injections()
     )
 }
 
@@ -214,6 +214,12 @@ fn interrupts(hv: &Hypervisor) {
                 cpu.late.load(Ordering::Relaxed),
                 c.icr_writes
             ));
+            if c.notifications != 0 {
+                hv.say(format_args!(
+                    "  CPU {n}: {} messages posted, {} notifications for them, {} of no device",
+                    c.posted, c.notifications, c.posted_stray
+                ));
+            }
         }
     }
 }

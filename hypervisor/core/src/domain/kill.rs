@@ -83,6 +83,7 @@ impl Hypervisor {
     fn forget_vcpus(&self, domain: &Domain) {
         for v in domain.vcpus() {
             self.sched.with(|p| p.remove(v.key));
+            self.unlist(v);
             v.up.store(false, Ordering::SeqCst);
             v.stop_timers();
             v.wake_at.store(NEVER, Ordering::SeqCst);

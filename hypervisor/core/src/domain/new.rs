@@ -21,7 +21,9 @@ use crate::hvm::vlapic::{LapicPost, Vlapic};
 use crate::p2m::P2m;
 use crate::sched::CpuMask;
 use crate::vcpu::info::Areas;
+use crate::vcpu::posting::Posting;
 use crate::vcpu::runstate::RunState;
+use crate::vcpu::stats::Stats;
 use crate::vcpu::{NEVER, NO_CPU, Vcpu, VcpuKey, VcpuLocal, VcpuRef};
 
 impl Domain {
@@ -112,6 +114,7 @@ impl Domain {
                 xsave_size: self.cpu.xsave_size,
             })
             .ok_or(Errno::ENOMEM)?;
+        let posting = Posting::new(hw, ctx.post_target());
         let mut local = VcpuLocal {
             cr4_allowed: 0,
             delivery: (ctx.can_deliver(), false),
@@ -144,6 +147,7 @@ impl Domain {
             home: AtomicU32::new(NO_CPU),
             entered_generation: AtomicU64::new(NEVER),
             post: LapicPost::new(apic_id(index)),
+            posting,
             upcall_vector: AtomicU8::new(0),
             singleshot: AtomicU64::new(NEVER),
             period: AtomicU64::new(0),
@@ -153,7 +157,7 @@ impl Domain {
             soft_affinity: SpinLock::new(CpuMask::ALL),
             areas: Areas::new(&self.shared_info, index),
             runstate: RunState::new(hw.now_ns()),
-            stats: Default::default(),
+            stats: Stats::new()?,
             local: SpinLock::new(local),
         }))
     }

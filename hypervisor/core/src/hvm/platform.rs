@@ -403,8 +403,7 @@ impl PciHost for Host<'_> {
                 Requester::Exact(requester::id(bdf))
             },
         };
-        let at = hv.irqs.place(id)?;
-        hv.hw.msi_message(&sender, CpuId(at.cpu), at.vector)
+        hv.route_message(self.domain, id, &sender)
     }
     fn unbind(&mut self, id: IrqId) {
         self.hv.unbind_vector(id);

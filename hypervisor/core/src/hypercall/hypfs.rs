@@ -1,11 +1,12 @@
-//! `hypfs_op` (42): facts about the hypervisor as files, for the control domain. The tree is in [`crate::hypfs`].
+//! `hypfs_op` (42): facts about the hypervisor as files, for the control domain. The tree is in [`crate::hypfs`], its part
+//! about exits in [`crate::exit_files`].
 
 use x86_model::Gva;
 use xen_abi::Errno;
 use xen_abi::hypfs::{Direntry, limit, op};
 
 use super::{Call, HcResult, ptr};
-use crate::hypfs;
+use crate::{exit_files, hypfs};
 
 /// `hypfs_op(command, path, its length, buffer, its length)`.
 pub fn handle(call: &mut Call<'_, '_>, [cmd, path, len, buffer, size]: [u64; 5]) -> HcResult {
@@ -29,6 +30,19 @@ pub fn handle(call: &mut Call<'_, '_>, [cmd, path, len, buffer, size]: [u64; 5])
     if name.contains(&0) || !name.starts_with(b"/") {
         return Err(Errno::EINVAL);
     }
+    if let Some(rest) = live(name) {
+        let (head, contents) = exit_files::read(call.hv(), rest)?;
+        return match cmd as u32 {
+            op::READ => {
+                give_head(call, &head, buffer, size)?;
+                let at = buffer.checked_add(HEAD).ok_or(Errno::EFAULT)?;
+                call.memory().copy_out(Gva(at), &contents)?;
+                Ok(0)
+            }
+            op::WRITE_CONTENTS => Err(Errno::EACCES),
+            _ => Err(Errno::EOPNOTSUPP),
+        };
+    }
     let node = hypfs::find(name).ok_or(Errno::ENOENT)?;
     match cmd as u32 {
         op::READ => read(call, node, buffer, size),
@@ -38,18 +52,36 @@ pub fn handle(call: &mut Call<'_, '_>, [cmd, path, len, buffer, size]: [u64; 5])
     }
 }
 
-fn read(call: &mut Call<'_, '_>, node: &hypfs::Node, buffer: u64, size: u64) -> HcResult {
-    const HEAD: u64 = size_of::<Direntry>() as u64;
+const HEAD: u64 = size_of::<Direntry>() as u64;
+
+/// What a path names in the part of the tree that is made when it is read.
+fn live(name: &[u8]) -> Option<&[u8]> {
+    let rest = name.strip_prefix(b"/")?;
+    let rest = rest.strip_prefix(exit_files::NAME.as_bytes())?;
+    (rest.is_empty() || rest[0] == b'/').then_some(rest)
+}
+
+/// Writes the head, which tells how much room is needed, also when there is too little (ENOBUFS).
+fn give_head(
+    call: &mut Call<'_, '_>,
+    head: &Direntry,
+    buffer: u64,
+    size: u64,
+) -> Result<(), Errno> {
     if size < HEAD {
         return Err(Errno::EINVAL);
     }
-    let id = &call.hv().identity;
-    let head = node.direntry(id);
-    // The head tells how much room is needed, also when there is too little.
-    call.memory().write(ptr(buffer), &head)?;
+    call.memory().write(ptr(buffer), head)?;
     if size < HEAD + u64::from(head.content_len) {
         return Err(Errno::ENOBUFS);
     }
+    Ok(())
+}
+
+fn read(call: &mut Call<'_, '_>, node: &hypfs::Node, buffer: u64, size: u64) -> HcResult {
+    let head = node.direntry(&call.hv().identity);
+    give_head(call, &head, buffer, size)?;
+    let id = &call.hv().identity;
     node.contents(id, |offset, bytes| {
         let at = buffer
             .checked_add(HEAD + offset as u64)

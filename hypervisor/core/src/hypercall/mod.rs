@@ -25,8 +25,6 @@ mod vcpu_context;
 mod version;
 mod vm_assist;
 
-use core::sync::atomic::Ordering;
-
 use hv_hw::GuestContext;
 use x86_model::{Gpr, Gva};
 use xen_abi::{DomId, Errno};
@@ -176,7 +174,7 @@ fn no_pmu(_: &mut Call<'_, '_>, _: [u64; 5]) -> HcResult {
 /// Handles a VMCALL/VMMCALL of `len` bytes.
 #[inline]
 pub fn dispatch(turn: &mut Turn<'_>, len: u8) -> Next {
-    turn.vcpu.stats.hypercalls.fetch_add(1, Ordering::Relaxed);
+    turn.vcpu.stats.hypercall();
     let paging = turn.local.ctx.paging();
     let g = turn.local.ctx.gprs();
     let (number, args) = if paging.long {

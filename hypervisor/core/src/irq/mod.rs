@@ -6,6 +6,7 @@
 //! pCPUs ([`moves`]), so its owner knows it by a number and not by its vector.
 
 mod moves;
+mod post;
 mod table;
 
 use hv_hw::Machine;
@@ -81,11 +82,21 @@ impl Hypervisor {
 
     /// A device interrupt arrived on this pCPU and is in service.
     pub fn device_interrupt(&self, cpu: CpuId, vector: u8) {
+        self.dispatch(cpu, vector, || self.hw.eoi());
+    }
+
+    /// A device's message was posted to this pCPU; what is in service is ended by whoever found it.
+    pub fn posted_interrupt(&self, cpu: CpuId, vector: u8) {
+        self.dispatch(cpu, vector, || ());
+    }
+
+    #[inline]
+    fn dispatch(&self, cpu: CpuId, vector: u8, eoi: impl FnOnce()) {
         let at = Place { cpu: cpu.0, vector };
         let shared = &self.pcpus[cpu.0 as usize];
         let Some(seen) = self.irqs.arrived(at) else {
             shared.stray.fetch_add(1, Ordering::Relaxed);
-            self.hw.eoi();
+            eoi();
             return;
         };
         match seen.arrival {
@@ -99,7 +110,7 @@ impl Hypervisor {
         let domain = self.domain(seen.binding.domain);
         match seen.binding.source {
             Source::Msi { guest, .. } => {
-                self.hw.eoi();
+                eoi();
                 if let Some(d) = domain {
                     self.consider_move(&d, &seen, &guest);
                     self.deliver(&d, None, &guest);
@@ -110,7 +121,7 @@ impl Hypervisor {
                 if mode.level {
                     self.hw.mask_gsi(gsi, true);
                 }
-                self.hw.eoi();
+                eoi();
                 if let Some(d) = domain {
                     self.line_raised(&d, gsi, &seen);
                 }

@@ -150,6 +150,11 @@ impl IrqMap {
         }
     }
 
+    /// Whose an interrupt is, and what raises it.
+    pub fn binding(&self, id: IrqId) -> Option<Binding> {
+        Some(self.tables.lock().irqs.get(&id)?.binding)
+    }
+
     /// Where an interrupt's source sends it.
     pub fn place(&self, id: IrqId) -> Option<Place> {
         Some(self.tables.lock().irqs.get(&id)?.moving.at())

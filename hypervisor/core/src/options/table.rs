@@ -328,8 +328,7 @@ fn iommu(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
             "verbose" | "debug" => o.iommu.verbosity = Verbosity::Quiet,
             "intremap" => o.iommu.intremap = item.on,
             "qinval" => o.iommu.qinval = item.on,
-            "intpost" if !item.on => {}
-            "intpost" => return Err(String::from("interrupts are not posted yet")),
+            "intpost" => o.iommu.intpost = item.on,
             "amd-iommu-perdev-intremap" if item.on => {}
             "amd-iommu-perdev-intremap" => {
                 return Err(String::from(

@@ -417,6 +417,8 @@ pub struct Iommu {
     pub required: bool,
     /// Interrupt remapping.
     pub intremap: bool,
+    /// Interrupt posting (Intel).
+    pub intpost: bool,
     /// Queued invalidation (Intel).
     pub qinval: bool,
     /// Messages.
@@ -429,6 +431,7 @@ impl Default for Iommu {
             on: true,
             required: false,
             intremap: true,
+            intpost: false,
             qinval: true,
             verbosity: Verbosity::Quiet,
         }

@@ -162,7 +162,6 @@ impl Turn<'_> {
 /// Handles one exit.
 #[inline]
 pub fn handle(turn: &mut Turn<'_>, exit: Exit) -> Next {
-    turn.vcpu.stats.exits.fetch_add(1, Ordering::Relaxed);
     match exit {
         Exit::Hypercall { len } => {
             let len = turn.length(len, Kind::Hypercall);

@@ -14,6 +14,7 @@ impl VcpuLocal {
     /// Takes over what other CPUs posted. INIT and SIPI are kept for [`super::ipi::take_reset`].
     #[inline]
     pub fn merge_posted(&mut self, vcpu: &Vcpu) {
+        self.take_posted(vcpu);
         if self.lapic.needs_merge(&vcpu.post) {
             let merged = self.lapic.merge(&vcpu.post);
             self.nmi_pending |= merged.nmi;
@@ -95,6 +96,7 @@ impl VcpuLocal {
     pub fn inject_pending(&mut self, domain: &Domain, vcpu: &Vcpu) {
         if self.nmi_pending && self.ctx.inject(Event::Nmi) {
             self.nmi_pending = false;
+            vcpu.stats.injected(2);
         }
         let callback = self.callback_vector(domain, vcpu);
         if self.give_delivery() && callback.is_none() {
@@ -109,7 +111,7 @@ impl VcpuLocal {
             self.ctx.request_window(true);
             return;
         }
-        vcpu.stats.injections.fetch_add(1, Ordering::Relaxed);
+        vcpu.stats.injected(vector);
         if callback.is_none() {
             self.lapic.ack(vector);
         }

@@ -25,6 +25,11 @@ impl Hypervisor {
 
     /// Delivers an interrupt to one vCPU.
     pub fn deliver_to(&self, vcpu: &Vcpu, mode: DeliveryMode, vector: u8, level: bool) {
+        let plain = matches!(mode, DeliveryMode::Fixed | DeliveryMode::LowestPriority);
+        if plain && !level && vector >= 16 && vcpu.posting.is_some() {
+            self.post_vector(vcpu, vector);
+            return;
+        }
         let first = vcpu.post.deliver(mode, vector, level);
         // Whoever goes down marks itself first and looks for INIT afterwards.
         fence(Ordering::SeqCst);

@@ -9,8 +9,10 @@ pub mod info;
 pub mod inject;
 pub mod notify;
 pub mod pin;
+pub mod posting;
 pub mod run;
 pub mod runstate;
+pub mod stats;
 pub mod timer;
 
 mod dump;
@@ -86,6 +88,8 @@ pub struct Vcpu {
     pub entered_generation: AtomicU64,
     /// Interrupts, NMI, INIT and SIPI that others posted.
     pub post: LapicPost,
+    /// Where vectors are posted instead, if its backend takes them from there.
+    pub posting: Option<posting::Posting>,
     /// Upcall vector set by HVMOP_set_evtchn_upcall_vector; 0 means the domain's callback is used.
     pub upcall_vector: AtomicU8,
     /// Absolute deadline of the one-shot timer.
@@ -105,21 +109,10 @@ pub struct Vcpu {
     pub areas: info::Areas,
     /// Time accounting by run state.
     pub runstate: runstate::RunState,
-    /// Counters for the debug keys.
-    pub stats: Stats,
+    /// Counters of exits and injections.
+    pub stats: stats::Stats,
     /// The run loop's half.
     pub local: SpinLock<VcpuLocal, { rank::VCPU }>,
-}
-
-/// Event counters of a vCPU.
-#[derive(Default)]
-pub struct Stats {
-    /// Exits taken.
-    pub exits: AtomicU64,
-    /// Hypercalls made.
-    pub hypercalls: AtomicU64,
-    /// Interrupts injected.
-    pub injections: AtomicU64,
 }
 
 /// The half that only the running pCPU touches.

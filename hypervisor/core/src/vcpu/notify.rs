@@ -50,10 +50,14 @@ impl Hypervisor {
     /// An event channel made the upcall of `vcpu` pending.
     pub fn upcall(&self, _domain: &Domain, vcpu: &Vcpu) {
         let vector = vcpu.upcall_vector.load(Ordering::Acquire);
-        if vector != 0 {
-            vcpu.post.vector(vector, false);
+        match vector {
+            0 => self.prod(vcpu),
+            16.. if vcpu.posting.is_some() => self.post_vector(vcpu, vector),
+            _ => {
+                vcpu.post.vector(vector, false);
+                self.prod(vcpu);
+            }
         }
-        self.prod(vcpu);
     }
 
     /// Wakes a vCPU out of SCHEDOP_poll (and only out of that).

@@ -11,6 +11,7 @@ use hv_hw::{GuestContext, Machine};
 
 use super::exits::{self, Next};
 use super::runstate::State;
+use super::stats::Reason;
 use super::{NEVER, NO_CPU, Sleep, Vcpu, VcpuLocal, VcpuRef, ipi};
 use crate::domain::{Domain, DomainRef};
 use crate::hypervisor::Hypervisor;
@@ -88,7 +89,13 @@ impl PcpuLocal {
                     self.armed = NEVER;
                     self.check_clock = true;
                 }
-                Some(HostInterrupt::Kick | HostInterrupt::Spurious | HostInterrupt::Wake) => {}
+                Some(HostInterrupt::Kick | HostInterrupt::Spurious) => {}
+                Some(HostInterrupt::Wake) => hv.wake_posted(self.cpu),
+                Some(HostInterrupt::Posted) => {
+                    let cpu = self.cpu;
+                    hv.hw
+                        .serve_posted(&mut |vector| hv.posted_interrupt(cpu, vector));
+                }
                 Some(HostInterrupt::Console) => hv.console_input(),
                 Some(HostInterrupt::Device(vector)) => hv.device_interrupt(self.cpu, vector),
             }
@@ -169,6 +176,7 @@ fn run_vcpu(hv: &Hypervisor, pcpu: &mut PcpuLocal, domain: &DomainRef, vcpu: &Vc
     let local = &mut *guard;
     vcpu.running_on.store(cpu.0, Ordering::SeqCst);
     vcpu.home.store(cpu.0, Ordering::Release);
+    hv.posting_runs(vcpu, cpu);
     vcpu.areas.update_clock(&hv.clock());
     vcpu.runstate.enter(
         State::Running,
@@ -189,6 +197,11 @@ fn run_vcpu(hv: &Hypervisor, pcpu: &mut PcpuLocal, domain: &DomainRef, vcpu: &Vc
     local.ctx.leave();
     local.walks.get_mut().clear();
     vcpu.entered_generation.store(NEVER, Ordering::SeqCst);
+    if ended != State::Blocked
+        && let Some(p) = &vcpu.posting
+    {
+        p.target.preempt();
+    }
     let deadline = vcpu.wake_at.load(Ordering::Acquire);
     vcpu.running_on.store(NO_CPU, Ordering::SeqCst);
     drop(guard);
@@ -213,16 +226,41 @@ impl Turn<'_> {
     /// Runs the vCPU until it sleeps, goes down or must give way. Returns the run state that it is left in.
     fn run(&mut self) -> State {
         self.vcpu.wake_at.store(NEVER, Ordering::Release);
+        let mut spent = (Reason::Schedule, self.hv.hw.tsc());
+        self.vcpu.stats.count(spent.0);
+        let state = self.enter_and_exit(&mut spent);
+        self.account(spent);
+        state
+    }
+
+    /// The hypervisor is done with what began at this time.
+    #[inline]
+    fn account(&self, (reason, since): (Reason, u64)) {
+        if cfg!(CONFIG_EXIT_TIMES) {
+            let now = self.hv.hw.tsc();
+            self.vcpu.stats.time(reason, now.wrapping_sub(since));
+        }
+    }
+
+    /// `spent` says what the time is spent on, and since when.
+    #[inline]
+    fn enter_and_exit(&mut self, spent: &mut (Reason, u64)) -> State {
         loop {
             if let Some(state) = self.before_entry() {
                 return state;
             }
+            self.account(*spent);
             let stage2 = self.domain.p2m.stage2();
             self.vcpu
                 .entered_generation
                 .store(stage2.generation(), Ordering::SeqCst);
             let exit = self.local.ctx.run(stage2);
             self.vcpu.entered_generation.store(NEVER, Ordering::Release);
+            spent.0 = Reason::of(&exit);
+            self.vcpu.stats.count(spent.0);
+            if cfg!(CONFIG_EXIT_TIMES) {
+                spent.1 = self.hv.hw.tsc();
+            }
             self.local.take_delivery();
             match exit {
                 Exit::Interrupt => self.pcpu.take_interrupts(self.hv),
@@ -231,9 +269,12 @@ impl Turn<'_> {
                     Next::Continue => {}
                     Next::Yield => return self.preempted(),
                     Next::Sleep(how, timeout) => {
-                        if self.local.try_sleep(self.domain, self.vcpu, how, timeout) {
+                        let sleeps = self.arm_wake()
+                            && self.local.try_sleep(self.domain, self.vcpu, how, timeout);
+                        if sleeps {
                             return State::Blocked;
                         }
+                        self.disarm_wake();
                     }
                     Next::Down => {
                         self.vcpu.up.store(false, Ordering::SeqCst);

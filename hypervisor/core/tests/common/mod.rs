@@ -34,7 +34,11 @@ pub struct System {
 
 impl System {
     pub fn new(vcpus: u32) -> Self {
-        let hw = FakeMachine::new(2);
+        Self::on(FakeMachine::new(2), vcpus)
+    }
+
+    /// On a certain machine.
+    pub fn on(hw: FakeMachine, vcpus: u32) -> Self {
         let sched = Scheduler::by_name(hv_hw::config::SCHED_DEFAULT, 2, 10_000_000).unwrap();
         let identity = Identity {
             screen: hv_hw::bootinfo::Screen::Unknown,

@@ -4,14 +4,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use x86_model::iommu::Target;
+use x86_model::iommu::vtd::posted::change;
+use x86_model::iommu::vtd::{Irte, PostedTarget, irte};
 use x86_model::pci::Bdf;
-use x86_model::posted::{Ndst, Notice};
+use x86_model::posted::{Ndst, Notice, msi};
 use x86_model::{Hpa, Mfn, Width};
 
 use super::FakeVcpu;
+use super::vtd::FakeVtd;
 use crate::machine::{
     CpuId, HostInterrupt, InterruptCounts, IoApicInfo, LineMode, Machine, MsiMessage, MsiSource,
-    PowerAction, Receiver, VcpuSetup,
+    PostTo, PowerAction, Receiver, VcpuSetup,
 };
 use crate::mem::stage2::Format;
 use crate::posted::PostTarget;
@@ -34,6 +38,21 @@ pub struct FakeMachine {
     pub remapping: bool,
     /// vCPUs take posted interrupts.
     pub posting: bool,
+    /// The unit that remaps and posts; `remapping` must be set with it.
+    pub vtd: Option<FakeVtd>,
+    /// Where messages to the first CPU are posted, if they are; the others' are remapped.
+    pub host_target: Option<Arc<PostTarget>>,
+}
+
+/// An entry of the fake unit's table.
+#[derive(Clone, Debug)]
+pub struct FakeEntry {
+    /// Its index.
+    pub index: u16,
+    /// For whose messages.
+    pub source: MsiSource,
+    /// The vCPU that it posts to.
+    pub post: Option<PostTo>,
 }
 
 /// Recorded effects and prepared inputs.
@@ -61,6 +80,8 @@ pub struct Seen {
     pub waiting: BTreeSet<u8>,
     /// Remapped messages that were moved.
     pub moved_messages: Vec<((CpuId, u8), (CpuId, u8))>,
+    /// Entries of the unit, by the CPU and vector that they stand for.
+    pub entries: BTreeMap<(u32, u8), FakeEntry>,
     /// Senders of messages that were asked for.
     pub senders: Vec<MsiSource>,
     /// GSI routes: cpu, vector, mode, masked.
@@ -94,6 +115,76 @@ impl FakeMachine {
         self.seen
             .lock()
             .expect("a test panicked while it held the record")
+    }
+}
+
+impl FakeMachine {
+    fn route(
+        &self,
+        unit: &FakeVtd,
+        source: &MsiSource,
+        place: (u32, u8),
+        post: Option<&PostTo>,
+    ) -> Option<MsiMessage> {
+        let (known, new) = {
+            let entries = &self.seen().entries;
+            let used: BTreeSet<u16> = entries.values().map(|e| e.index).collect();
+            let free = (0..u16::MAX).find(|n| !used.contains(n))?;
+            (entries.get(&place).map(|e| e.index), free)
+        };
+        let index = known.unwrap_or(new);
+        if !self.write(unit, index, source, place, post) {
+            return None;
+        }
+        let entry = FakeEntry {
+            index,
+            source: *source,
+            post: post.cloned(),
+        };
+        // The old entry, and with it the descriptor that it named, goes after the unit has let go of it.
+        self.seen().entries.insert(place, entry);
+        let m = irte::message(index);
+        Some(MsiMessage {
+            address: m.address.into(),
+            data: m.data,
+        })
+    }
+
+    fn write(
+        &self,
+        unit: &FakeVtd,
+        index: u16,
+        source: &MsiSource,
+        (cpu, vector): (u32, u8),
+        post: Option<&PostTo>,
+    ) -> bool {
+        let host = self.host_target.as_ref().filter(|_| cpu == 0);
+        let descriptor = match (post, host) {
+            (Some(to), _) => Some((to.target.hpa(), to.vector, to.urgent)),
+            (None, Some(target)) => Some((target.hpa(), vector, false)),
+            (None, None) => None,
+        };
+        let entry = match descriptor {
+            Some((at, vector, urgent)) => {
+                let target = PostedTarget {
+                    descriptor: at.0,
+                    vector,
+                    urgent,
+                };
+                Irte::posted(&target, source.requester)
+            }
+            None => {
+                let target = Target {
+                    dest: cpu,
+                    logical: false,
+                    lowest: false,
+                    vector,
+                    level: false,
+                };
+                Irte::new(&target, source.requester, true)
+            }
+        };
+        entry.is_some_and(|e| change(&mut unit.software(), index, e))
     }
 }
 
@@ -198,7 +289,14 @@ impl Machine for FakeMachine {
     }
     fn move_message(&self, from: (CpuId, u8), to: (CpuId, u8)) -> bool {
         self.seen().moved_messages.push((from, to));
-        true
+        let Some(unit) = &self.vtd else { return true };
+        let Some(e) = self.seen().entries.remove(&(from.0.0, from.1)) else {
+            return false;
+        };
+        let to = (to.0.0, to.1);
+        let changed = self.write(unit, e.index, &e.source, to, e.post.as_ref());
+        self.seen().entries.insert(to, e);
+        changed
     }
     fn move_gsi(&self, gsi: u32, cpu: CpuId, vector: u8) -> bool {
         let mut seen = self.seen();
@@ -209,6 +307,11 @@ impl Machine for FakeMachine {
         true
     }
     fn free_vector(&self, cpu: CpuId, vector: u8) {
+        if let Some(unit) = &self.vtd
+            && let Some(e) = self.seen().entries.remove(&(cpu.0, vector))
+        {
+            assert!(change(&mut unit.software(), e.index, Irte::default()));
+        }
         self.seen().vectors.remove(&(cpu.0, vector));
     }
     fn remaps_interrupts(&self) -> bool {
@@ -221,8 +324,29 @@ impl Machine for FakeMachine {
             ..InterruptCounts::default()
         })
     }
-    fn msi_message(&self, source: &MsiSource, cpu: CpuId, vector: u8) -> Option<MsiMessage> {
+    fn posts_interrupts(&self) -> bool {
+        self.vtd.is_some()
+    }
+    fn serve_posted(&self, dispatch: &mut dyn FnMut(u8)) {
+        let eoi = || self.seen().eois += 1;
+        match &self.host_target {
+            Some(target) => {
+                msi::serve(target, 0x30..=0xdf, msi::PASSES, dispatch, eoi);
+            }
+            None => eoi(),
+        }
+    }
+    fn msi_message(
+        &self,
+        source: &MsiSource,
+        cpu: CpuId,
+        vector: u8,
+        post: Option<&PostTo>,
+    ) -> Option<MsiMessage> {
         self.seen().senders.push(*source);
+        if let Some(unit) = &self.vtd {
+            return self.route(unit, source, (cpu.0, vector), post);
+        }
         Some(MsiMessage {
             address: 0xfee0_0000 | u64::from(cpu.0) << 12,
             data: u32::from(vector),

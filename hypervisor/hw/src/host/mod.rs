@@ -3,6 +3,7 @@
 pub mod arena;
 mod machine;
 mod vcpu;
+pub mod vtd;
 
 pub use machine::FakeMachine;
 pub use vcpu::FakeVcpu;

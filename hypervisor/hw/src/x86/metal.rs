@@ -17,7 +17,7 @@ use super::virt::{Backend, GuestCpu};
 use super::{iommu, paging, panic, power, smp, time};
 use crate::machine::{
     CpuId, HostInterrupt, InterruptCounts, IoApicInfo, LineMode, Machine, MsiMessage, MsiSource,
-    PowerAction, Receiver, VcpuSetup,
+    PostTo, PowerAction, Receiver, VcpuSetup,
 };
 use crate::mem::stage2::Format;
 
@@ -109,6 +109,7 @@ impl Machine for Metal {
                     apic::eoi();
                     HostInterrupt::Kick
                 }
+                vectors::POSTED_MSI => HostInterrupt::Posted,
                 vectors::WAKE => {
                     apic::eoi();
                     HostInterrupt::Wake
@@ -188,7 +189,7 @@ impl Machine for Metal {
         }
     }
     fn vector_waits(&self, vector: u8) -> bool {
-        apic::waits(vector)
+        apic::waits(vector) || iommu::host_posts::waits(percpu::this().id(), vector)
     }
     fn move_message(&self, from: (CpuId, u8), to: (CpuId, u8)) -> bool {
         percpu::of(to.0).is_some_and(|target| {
@@ -207,21 +208,38 @@ impl Machine for Metal {
         }
     }
     fn interrupt_counts(&self, cpu: CpuId) -> Option<InterruptCounts> {
+        let posts = iommu::host_posts::counts(cpu);
         let cpu = percpu::of(cpu)?;
         Some(InterruptCounts {
             vectors_used: cpu.vectors.used(),
             vectors: x86_model::interrupt::vectors::COUNT,
             spurious: cpu.spurious.load(Ordering::Relaxed),
             icr_writes: cpu.icr_writes.load(Ordering::Relaxed),
+            notifications: posts[0],
+            posted: posts[1],
+            posted_stray: posts[2],
         })
     }
     fn remaps_interrupts(&self) -> bool {
         iommu::active()
     }
-    fn msi_message(&self, source: &MsiSource, cpu: CpuId, vector: u8) -> Option<MsiMessage> {
+    fn posts_interrupts(&self) -> bool {
+        iommu::posts()
+    }
+    fn serve_posted(&self, dispatch: &mut dyn FnMut(u8)) {
+        iommu::host_posts::serve(percpu::this().id(), dispatch);
+    }
+    fn msi_message(
+        &self,
+        source: &MsiSource,
+        cpu: CpuId,
+        vector: u8,
+        post: Option<&PostTo>,
+    ) -> Option<MsiMessage> {
         let target = percpu::of(cpu)?;
         if iommu::active() {
-            return iommu::message(source, cpu.0, apic::target(target, vector, false));
+            let target = apic::target(target, vector, false);
+            return iommu::message(source, cpu.0, target, post);
         }
         Some(MsiMessage {
             address: bits::msi_address(target.apic_id())?,

@@ -166,7 +166,7 @@ impl<W: Word64> Descriptor<W> {
 
     /// Takes the request words. All four are read before the first is exchanged, and words without a bit are not.
     #[inline]
-    pub(super) fn take(&self) -> [u64; 4] {
+    pub fn take(&self) -> [u64; 4] {
         let mut words = self.words();
         for (word, cell) in words.iter_mut().zip(&self.pir) {
             if *word != 0 {
@@ -180,6 +180,19 @@ impl<W: Word64> Descriptor<W> {
     #[inline]
     pub fn words(&self) -> [u64; 4] {
         [0, 1, 2, 3].map(|n: usize| self.pir[n].load(Ordering::SeqCst))
+    }
+
+    /// Takes one request word (0 to 3) alone.
+    #[inline]
+    pub fn exchange(&self, word: usize) -> u64 {
+        self.pir[word].swap(0, Ordering::AcqRel)
+    }
+
+    /// Clears ON without taking anything: whoever posts from now on notifies again. The words must be looked at once more
+    /// after it.
+    #[inline]
+    pub fn clear_on(&self) {
+        self.control.fetch_and(!ON, Ordering::SeqCst);
     }
 
     /// Whether [`Descriptor::sync`] would find something, also while notifications are suppressed.

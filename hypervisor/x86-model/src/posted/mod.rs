@@ -21,6 +21,7 @@
 //! Facts: Intel SDM volume 3, 30.6 (posted-interrupt processing); VT-d specification 5.2.3 and 9.11.
 
 mod descriptor;
+pub mod msi;
 mod wake;
 
 pub use descriptor::{Descriptor, Ndst, Notice, Post, control};

@@ -194,6 +194,18 @@ impl Vlapic {
         merged
     }
 
+    /// Takes in edge-triggered vectors that were posted by hardware's means. Dropped if the APIC is disabled.
+    pub fn accept_posted(&mut self, mut words: [u64; 4]) {
+        if !self.enabled() {
+            return;
+        }
+        words[0] &= !0xffff;
+        for (n, word) in words.into_iter().enumerate() {
+            self.irr.0[n] |= word;
+            self.tmr.0[n] &= !word;
+        }
+    }
+
     /// Whether [`Vlapic::merge`] has something to do.
     #[inline]
     pub fn needs_merge(&self, post: &LapicPost) -> bool {

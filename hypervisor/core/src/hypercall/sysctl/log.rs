@@ -107,8 +107,8 @@ fn domains(hv: &Hypervisor) {
                 v.up.load(Ordering::Relaxed),
                 sleep_name(v.sleep.load(Ordering::Relaxed)),
                 v.pause.load(Ordering::Relaxed),
-                v.stats.exits.load(Ordering::Relaxed),
-                v.stats.hypercalls.load(Ordering::Relaxed)
+                v.stats.exits(),
+                v.stats.hypercalls()
             );
         }
         next = hv.next_domain(DomId(d.id.0 + 1));

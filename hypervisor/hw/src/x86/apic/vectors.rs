@@ -18,6 +18,8 @@ pub const LAST_DEVICE: u8 = vectors::LAST;
 pub const CONSOLE: u8 = 0xe0;
 /// Faults that an IOMMU recorded.
 pub const IOMMU: u8 = 0xe1;
+/// Devices' messages were posted to this CPU.
+pub const POSTED_MSI: u8 = 0xe2;
 /// Kick: leave guest mode or idle.
 pub const KICK: u8 = 0xf0;
 /// TLB flush, for `ipi-bench=`.

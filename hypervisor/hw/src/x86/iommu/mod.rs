@@ -8,6 +8,7 @@
 //! carries out an invalidation (microseconds); a unit that takes longer than a second is not asked again.
 
 mod amd;
+pub mod host_posts;
 mod registers;
 mod setup;
 mod shared;
@@ -26,7 +27,7 @@ use x86_model::pci::Bdf;
 use super::cpu::percpu::PerCpu;
 use super::{apic::vectors, time};
 use crate::guest_log;
-use crate::machine::{MsiMessage, MsiSource};
+use crate::machine::{MsiMessage, MsiSource, PostTo};
 use crate::sync::{SpinLock, rank};
 pub use setup::{IommuOptions, asks_for_xapic, init};
 
@@ -55,11 +56,21 @@ enum Units {
 }
 
 /// What an entry in use says.
-#[derive(Clone, Copy)]
 struct Route {
     handle: Handle,
     sender: Sender,
     target: Target,
+    /// It posts to a vCPU, and `target` only gets what was under way before. Not given back while a unit may use the entry.
+    guest: Option<PostTo>,
+}
+
+/// What an entry shall say.
+struct Wanted {
+    sender: Sender,
+    target: Target,
+    guest: Option<PostTo>,
+    /// The CPU, for messages that may be posted to its own descriptor.
+    cpu: Option<u32>,
 }
 
 struct State {
@@ -77,6 +88,8 @@ struct State {
 static STATE: SpinLock<Option<State>, { rank::IOMMU }> = SpinLock::new(None);
 /// Whether [`STATE`] is there, to be read without the lock.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
+/// Whether entries can be in the posted format.
+static POSTS: AtomicBool = AtomicBool::new(false);
 /// Whether an IO-APIC must be told the end of a level-triggered interrupt by register.
 static EXPLICIT_EOI: AtomicBool = AtomicBool::new(false);
 
@@ -84,6 +97,12 @@ static EXPLICIT_EOI: AtomicBool = AtomicBool::new(false);
 #[inline]
 pub fn active() -> bool {
     ACTIVE.load(Ordering::Acquire)
+}
+
+/// Whether entries can post: every unit is a VT-d unit that has the format, and `iommu=intpost` asks for it.
+#[inline]
+pub fn posts() -> bool {
+    POSTS.load(Ordering::Acquire)
 }
 
 /// How far remapping reaches, for the choice of the local APIC mode.
@@ -132,40 +151,45 @@ impl State {
 
     /// Makes a fresh entry, or changes `old` where it can stay. `pin` for IO-APICs. `None` if no entry is left, the target
     /// does not fit, or a unit does not answer; `old` is then given back.
-    fn route(
-        &mut self,
-        old: Option<Route>,
-        sender: Sender,
-        target: Target,
-        pin: bool,
-    ) -> Option<Route> {
-        if let Some(o) = old {
-            if (o.sender, o.target) == (sender, target) {
-                return Some(o);
+    fn route(&mut self, old: Option<Route>, wanted: Wanted, pin: bool) -> Option<Route> {
+        let Wanted {
+            sender,
+            target,
+            guest,
+            cpu,
+        } = &wanted;
+        if let Some(o) = &old {
+            if (&o.sender, &o.target, &o.guest) == (sender, target, guest) {
+                return old;
             }
-            let stays = o.sender == sender
+            let stays = o.sender == *sender
                 && match &self.units {
                     Units::Vtd(_) => true,
                     Units::Amd(a) => !pin || a.suits_pin(o.handle, target.vector),
                 };
             if !stays {
-                self.give(o.handle);
-                return self.route(None, sender, target, pin);
+                self.give(o.handle, o.guest.clone());
+                return self.route(None, wanted, pin);
             }
         }
-        let handle = match old {
+        let handle = match &old {
             Some(o) => o.handle,
             None => match &mut self.units {
                 Units::Vtd(v) => v.take(),
-                Units::Amd(a) => a.take(&sender, pin.then_some(target.vector)),
+                Units::Amd(a) => a.take(sender, pin.then_some(target.vector)),
             }?,
         };
+        // A guest's descriptor, or else that of the CPU, where there is one. Pins are never posted.
+        let post = guest
+            .clone()
+            .or_else(|| host_posts::to((*cpu)?, target.vector));
         let written = match &mut self.units {
-            Units::Vtd(v) => v.set(handle, &sender, &target),
-            Units::Amd(a) => a.set(handle, &target),
+            Units::Vtd(v) => v.set(handle, sender, target, post.as_ref()),
+            Units::Amd(a) => a.set(handle, target),
         };
         if !written {
-            self.give(handle);
+            core::mem::forget(wanted.guest);
+            self.give(handle, old.and_then(|o| o.guest));
             return None;
         }
         if self.trace {
@@ -173,7 +197,7 @@ impl State {
             guest_log!(
                 Debug,
                 "Remapping: {} {} entry {} to {} {:#x} vector {:#x}, {used} of {all} entries in use",
-                Id(sender),
+                Id(*sender),
                 if pin { "pin" } else { "message" },
                 handle.index,
                 if target.logical { "set" } else { "APIC" },
@@ -183,15 +207,24 @@ impl State {
         }
         Some(Route {
             handle,
-            sender,
-            target,
+            sender: wanted.sender,
+            target: wanted.target,
+            guest: wanted.guest,
         })
     }
 
-    fn give(&mut self, handle: Handle) {
-        match &mut self.units {
+    /// Gives an entry back, and then what it posted to.
+    fn give(&mut self, handle: Handle, guest: Option<PostTo>) {
+        let unused = match &mut self.units {
             Units::Vtd(v) => v.give(handle),
-            Units::Amd(a) => a.give(handle),
+            Units::Amd(a) => {
+                a.give(handle);
+                true
+            }
+        };
+        if !unused {
+            // A unit may post there for ever.
+            core::mem::forget(guest);
         }
     }
 
@@ -228,8 +261,14 @@ impl core::fmt::Display for Id {
 }
 
 /// The message that makes a device's interrupt reach `target`, a vector of CPU number `cpu`. Asking again for the same
-/// CPU and vector changes the entry. `None` if there is no entry left or the target cannot be reached.
-pub fn message(source: &MsiSource, cpu: u32, target: Target) -> Option<MsiMessage> {
+/// CPU and vector changes the entry. With `guest` the entry posts to that vCPU instead. `None` if there is no entry left or
+/// the target cannot be reached.
+pub fn message(
+    source: &MsiSource,
+    cpu: u32,
+    target: Target,
+    guest: Option<&PostTo>,
+) -> Option<MsiMessage> {
     let mut state = STATE.lock();
     let state = state.as_mut()?;
     let sender = Sender {
@@ -239,9 +278,15 @@ pub fn message(source: &MsiSource, cpu: u32, target: Target) -> Option<MsiMessag
     };
     let place = (cpu, target.vector);
     let old = state.messages.remove(&place);
-    let route = state.route(old, sender, target, false)?;
-    state.messages.insert(place, route);
+    let wanted = Wanted {
+        sender,
+        target,
+        guest: guest.filter(|_| posts()).cloned(),
+        cpu: Some(cpu),
+    };
+    let route = state.route(old, wanted, false)?;
     let RemappedMessage { address, data } = state.message(route.handle);
+    state.messages.insert(place, route);
     Some(MsiMessage {
         address: address.into(),
         data,
@@ -258,7 +303,13 @@ pub fn move_message(from: (u32, u8), cpu: u32, target: Target) -> bool {
     let Some(old) = state.messages.remove(&from) else {
         return false;
     };
-    let Some(route) = state.route(Some(old), old.sender, target, false) else {
+    let wanted = Wanted {
+        sender: old.sender,
+        target,
+        guest: old.guest.clone(),
+        cpu: Some(cpu),
+    };
+    let Some(route) = state.route(Some(old), wanted, false) else {
         return false;
     };
     state.messages.insert((cpu, target.vector), route);
@@ -274,7 +325,7 @@ pub fn forget_message(cpu: u32, vector: u8) {
     if let Some(state) = state.as_mut()
         && let Some(route) = state.messages.remove(&(cpu, vector))
     {
-        state.give(route.handle);
+        state.give(route.handle, route.guest);
         if state.trace {
             let (used, all) = state.entries();
             guest_log!(
@@ -294,11 +345,18 @@ pub fn pin(ioapic: u8, pin: u32, target: Target, active_low: bool) -> Option<u64
     let state = state.as_mut()?;
     let sender = *state.ioapics.get(&ioapic)?;
     let old = state.pins.remove(&(ioapic, pin));
-    let route = state.route(old, sender, target, true)?;
+    let wanted = Wanted {
+        sender,
+        target,
+        guest: None,
+        cpu: None,
+    };
+    let route = state.route(old, wanted, true)?;
+    let handle = route.handle;
     state.pins.insert((ioapic, pin), route);
     Some(match &state.units {
-        Units::Vtd(v) => v.redirection(route.handle, &target, active_low),
-        Units::Amd(a) => a.redirection(route.handle, &target, active_low),
+        Units::Vtd(v) => v.redirection(handle, &target, active_low),
+        Units::Amd(a) => a.redirection(handle, &target, active_low),
     })
 }
 

@@ -16,7 +16,7 @@ use x86_model::pci::{Bdf, PORT_ADDRESS, PORT_DATA, cfg};
 use super::super::apic::vectors::{FIRST_DEVICE, LAST_DEVICE};
 use super::super::cpu::features;
 use super::super::{acpi, asm};
-use super::{ACTIVE, EXPLICIT_EOI, STATE, Sender, State, Units, amd, vtd};
+use super::{ACTIVE, EXPLICIT_EOI, POSTS, STATE, Sender, State, Units, amd, vtd};
 use crate::machine::IoApicInfo;
 use crate::{info, warn};
 
@@ -29,6 +29,8 @@ pub struct IommuOptions {
     pub required: bool,
     /// Interrupt remapping.
     pub intremap: bool,
+    /// Interrupt posting, where all units have it.
+    pub intpost: bool,
     /// Queued invalidation (Intel).
     pub qinval: bool,
     /// Tell about units and tables.
@@ -45,6 +47,7 @@ impl Default for IommuOptions {
             on: true,
             required: false,
             intremap: true,
+            intpost: false,
             qinval: true,
             verbose: false,
             debug: false,
@@ -118,9 +121,19 @@ pub fn init(
     match outcome {
         Ok((state, how)) => {
             EXPLICIT_EOI.store(matches!(state.units, Units::Amd(_)), Ordering::Relaxed);
+            let can_post = matches!(&state.units, Units::Vtd(v) if v.can_post());
             *STATE.lock() = Some(state);
             ACTIVE.store(true, Ordering::Release);
             info!("Interrupt remapping enabled: {how}");
+            match (options.intpost, can_post) {
+                (true, true) => {
+                    POSTS.store(true, Ordering::Release);
+                    info!("Interrupt posting enabled");
+                }
+                (true, false) => info!("Interrupt posting disabled: not every unit can"),
+                (false, true) => info!("Interrupt posting disabled: iommu=intpost turns it on"),
+                (false, false) => {}
+            }
         }
         Err(why) if have => info!("Interrupt remapping disabled: {why}"),
         Err(why) => info!("No IOMMU: {why}"),

@@ -7,7 +7,7 @@ use crate::iommu::{RemappedMessage, Requester, Target};
 pub struct Irte(pub [u64; 2]);
 
 /// Bits 83:64: whose requests the entry accepts.
-const fn source_bits(requester: Requester) -> u64 {
+pub(super) const fn source_bits(requester: Requester) -> u64 {
     match requester {
         Requester::Exact(id) => id as u64 | 1 << 18,
         Requester::Device(id) => id as u64 | 3 << 16 | 1 << 18,

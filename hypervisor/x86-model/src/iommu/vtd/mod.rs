@@ -2,10 +2,12 @@
 
 pub mod fault;
 pub mod irte;
+pub mod posted;
 pub mod queue;
 
 pub use fault::FaultRecord;
 pub use irte::Irte;
+pub use posted::PostedTarget;
 
 /// Register offsets (chapter 11).
 pub mod reg {

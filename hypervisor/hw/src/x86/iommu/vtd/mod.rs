@@ -8,11 +8,13 @@ use alloc::vec::Vec;
 use x86_model::Hpa;
 use x86_model::acpi::dmar::Dmar;
 use x86_model::iommu::slots::Slots;
-use x86_model::iommu::vtd::{self, ExtCap, Irte, irte, queue};
+use x86_model::iommu::vtd::posted::{self, Entries};
+use x86_model::iommu::vtd::{self, ExtCap, Irte, PostedTarget, irte, queue};
 use x86_model::iommu::{RemappedMessage, Target};
 
 use super::shared::Shared;
 use super::{Handle, Sender};
+use crate::machine::PostTo;
 use crate::{debug, warn};
 use unit::Unit;
 
@@ -138,33 +140,40 @@ impl Vtd {
         })
     }
 
-    /// Writes an entry. False if the target does not fit or a unit does not answer.
-    pub fn set(&mut self, handle: Handle, sender: &Sender, target: &Target) -> bool {
-        let Some(entry) = Irte::new(target, sender.requester, self.extended) else {
-            return false;
+    /// Writes an entry, in the posted format with `post`. False if the target does not fit or a unit does not answer.
+    pub fn set(
+        &mut self,
+        handle: Handle,
+        sender: &Sender,
+        target: &Target,
+        post: Option<&PostTo>,
+    ) -> bool {
+        let entry = match post {
+            Some(to) => {
+                let target = PostedTarget {
+                    descriptor: to.target.hpa().0,
+                    vector: to.vector,
+                    urgent: to.urgent,
+                };
+                Irte::posted(&target, sender.requester)
+            }
+            None => Irte::new(target, sender.requester, self.extended),
         };
-        self.write(handle.index, entry)
+        entry.is_some_and(|e| posted::change(self, handle.index, e))
     }
 
-    /// Gives an entry back. If a unit may still use it, it is not given out again.
-    pub fn give(&mut self, handle: Handle) {
-        if self.write(handle.index, Irte::default()) {
+    /// Gives an entry back. If a unit may still use it, it is not given out again, and this is false.
+    pub fn give(&mut self, handle: Handle) -> bool {
+        let unused = posted::change(self, handle.index, Irte::default());
+        if unused {
             self.slots.give(handle.index.into());
         }
+        unused
     }
 
-    fn write(&mut self, index: u16, entry: Irte) -> bool {
-        let offset = usize::from(index) * 16;
-        let old = [self.table.read(offset), self.table.read(offset + 8)];
-        // Nobody else writes: the units only read, and the lock is held.
-        if !self.table.replace(offset, old, entry.0) {
-            return false;
-        }
-        let mut all = true;
-        for u in &mut self.units {
-            all &= u.invalidate(queue::flush_entries(index, 0));
-        }
-        all
+    /// Whether every unit has the posted format.
+    pub fn can_post(&self) -> bool {
+        self.units.iter().all(|u| u.abilities().0.posted())
     }
 
     pub fn message(&self, handle: Handle) -> RemappedMessage {
@@ -185,5 +194,22 @@ impl Vtd {
         for u in &mut self.units {
             u.report_faults(now_ns);
         }
+    }
+}
+
+impl Entries for Vtd {
+    fn read(&self, index: u16) -> Irte {
+        let offset = usize::from(index) * 16;
+        Irte([self.table.read(offset), self.table.read(offset + 8)])
+    }
+    fn replace(&mut self, index: u16, old: Irte, new: Irte) -> bool {
+        self.table.replace(usize::from(index) * 16, old.0, new.0)
+    }
+    fn forget(&mut self, index: u16) -> bool {
+        let mut all = true;
+        for u in &mut self.units {
+            all &= u.invalidate(queue::flush_entries(index, 0));
+        }
+        all
     }
 }
