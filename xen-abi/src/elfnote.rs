@@ -32,5 +32,12 @@ abi_header! {
             /// Where the kernel may be moved: alignment, minimum, maximum (each 4 bytes, later ones optional).
             PHYS32_RELOC "XEN_ELFNOTE_PHYS32_RELOC" = 19 => "newer than the reference headers (Xen 4.17)",
         }
+        /// Notes in a dump of a domain.
+        mod dumpcore: u32 {
+            NONE "XEN_ELFNOTE_DUMPCORE_NONE" = 0x200_0000,
+            HEADER "XEN_ELFNOTE_DUMPCORE_HEADER" = 0x200_0001,
+            XEN_VERSION "XEN_ELFNOTE_DUMPCORE_XEN_VERSION" = 0x200_0002,
+            FORMAT_VERSION "XEN_ELFNOTE_DUMPCORE_FORMAT_VERSION" = 0x200_0003,
+        }
     }
 }

@@ -42,6 +42,7 @@ headers! {
     features,
     flask,
     grant_table,
+    guest_context,
     hypercall,
     hypfs,
     memory,

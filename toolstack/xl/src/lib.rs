@@ -7,6 +7,7 @@
 pub mod build;
 pub mod cfg;
 pub mod cmd;
+pub mod core_file;
 pub mod device;
 pub mod domain;
 pub mod hotplug;

@@ -6,8 +6,8 @@ use crate::hypercalls::Call;
 use crate::xen::{Weight, error};
 use std::io;
 use xen_abi::domctl::{
-    Domctl, GetVcpuInfo, MaxMem, SchedCredit, SchedulerOp, SendTrigger, VcpuAffinity, affinity,
-    dominf, op, schedop, version,
+    Domctl, GetVcpuInfo, HvmContextPartial, MaxMem, SchedCredit, SchedulerOp, SendTrigger,
+    VcpuAffinity, affinity, dominf, op, pfinfo, schedop, version,
 };
 use xen_abi::{DomId, Errno};
 use zerocopy::{Immutable, IntoBytes};
@@ -79,6 +79,18 @@ impl Machine {
                     }
                     set_bits(memory, set);
                 }
+            }
+            op::GETPAGEFRAMEINFO3 => {
+                for kind in slot(call, 16 + 8)?.chunks_mut(8) {
+                    let frame: u64 = read(kind)?;
+                    let there = domain.frames.contains(&frame);
+                    let answer = if there { pfinfo::NOTAB } else { pfinfo::XTAB };
+                    kind.copy_from_slice(&u64::from(answer).to_ne_bytes());
+                }
+            }
+            op::GETHVMCONTEXT_PARTIAL => {
+                let own: HvmContextPartial = read(&argument.u)?;
+                vcpu(domain, own.instance)?;
             }
             op::GETNODEAFFINITY => set_bits(slot(call, 16)?, &BitSet::full(1)),
             op::SCHEDULER_OP => {

@@ -64,6 +64,8 @@ pub struct FakeDomain {
     pub vcpus: Vec<(GetVcpuInfo, Affinity)>,
     /// Its share.
     pub share: Weight,
+    /// Frames with memory behind them.
+    pub frames: Vec<u64>,
 }
 
 impl FakeDomain {
@@ -100,6 +102,7 @@ impl FakeDomain {
                 weight: 256,
                 cap: 0,
             },
+            frames: Vec::new(),
         }
     }
 }
@@ -220,6 +223,12 @@ impl Hypercalls for Fake {
                 let (pages, domid) = (own.target_pages, own.domid);
                 machine.log.push(format!("pod target {pages} of {domid}"));
                 Ok(0)
+            }
+            nr::MEMORY_OP if call.operation == Some(xen_abi::memory::op::MAXIMUM_GPFN) => {
+                let own: xen_abi::memory::MemoryDomain = read(call.argument)?;
+                let domain = machine.domains.get(&own.domid.0);
+                let last = domain.and_then(|d| d.frames.last().copied());
+                last.ok_or_else(|| error(Errno::ESRCH))
             }
             nr::MEMORY_OP => {
                 let (freed, shared) = machine.sharing.ok_or_else(|| error(Errno::ENOSYS))?;

@@ -3,6 +3,7 @@
 //! The control interfaces have versions that differ between Xen's releases; the one that the hypervisor takes is found by
 //! trying. A refused version has no effect, so any call can be the one that finds out.
 
+mod core;
 mod create;
 mod domctl;
 mod machine;

@@ -20,10 +20,10 @@ fn at<'a>(image: &'a Image<'_>, address: u64) -> &'a [u8] {
 }
 
 fn struct_at<T: FromBytes>(image: &Image<'_>, address: u64) -> T {
-    T::read_from_prefix(at(image, address))
-        .map(|(v, _)| v)
-        .ok()
-        .expect("too short")
+    match T::read_from_prefix(at(image, address)) {
+        Ok((value, _)) => value,
+        Err(_) => panic!("too short"),
+    }
 }
 
 fn parts<'a>(kernel: &'a [u8], ramdisk: Option<&'a [u8]>, memory: u64) -> Parts<'a> {

@@ -39,7 +39,6 @@ pub const ROWS: &[Command] = &[
     row("migrate", 2, false, "[options] <Domain> <host>", "Move a domain to another machine"),
     row("restore", 1, false, "[options] [<ConfigFile>] <CheckpointFile>", "Continue a saved domain"),
     row("migrate-receive", 0, false, "- for internal use only", "Other end of migrate; not for people"),
-    row("dump-core", 2, false, "<Domain> <filename>", "Write a domain's memory to a file"),
     row("cd-insert", 3, true, "<Domain> <vdev> <path>", "Put an image into a domain's CD drive"),
     row("cd-eject", 2, true, "<Domain> <vdev>", "Empty a domain's CD drive"),
     row("button-press", 2, false, "<Domain> <Button>", "Press a power or sleep button of a domain"),

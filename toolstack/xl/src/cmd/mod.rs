@@ -14,6 +14,7 @@ mod details;
 mod device_change;
 mod device_list;
 pub mod domain_arg;
+pub mod dump;
 pub mod failure;
 #[cfg(test)]
 mod fixture;
@@ -63,6 +64,7 @@ pub const FAMILIES: &[&[Command]] = &[
     device_list::ROWS,
     create::ROWS,
     life::ROWS,
+    dump::ROWS,
     info::ROWS,
     list::ROWS,
     memory::ROWS,

@@ -6,6 +6,7 @@ use super::teardown::{self, userdata};
 use crate::cfg;
 use crate::cfg::domain::{Action, Actions};
 use crate::cmd::create::{Files, background, own_program, start};
+use crate::cmd::dump;
 use crate::cmd::failure::{Failure, Outcome, Result};
 use std::fs::OpenOptions;
 use std::process::Command;
@@ -17,6 +18,8 @@ use xen_sys::xenstore::Transaction;
 
 /// Name of the command that a monitor runs; not for people.
 pub const COMMAND: &str = "-monitor";
+/// Where dumps of crashed domains go, by name.
+const DUMPS: &str = "/var/lib/xen/dump";
 /// Where monitors write.
 const LOGS: &str = "/var/log/xen";
 /// A domain that asks to be restarted sooner than that is not restarted: it would for ever (libxl's rule is the same).
@@ -143,7 +146,13 @@ fn stopped(sys: &mut Real, domain: &Domain, reason: u8, born: Instant) -> Result
     match action {
         Action::Preserve => return Ok(None),
         Action::CoredumpDestroy | Action::CoredumpRestart => {
-            eprintln!("its memory is not written to a file: that is not built yet");
+            let path = std::path::Path::new(DUMPS).join(config.name.replace('/', "_"));
+            // There may be one already; the dump says if there is none.
+            let _ = std::fs::create_dir_all(DUMPS);
+            eprintln!("dumping core to {}", path.display());
+            if let Err(failure) = dump::dump(&sys.xen, domid, &path) {
+                eprintln!("core dump failed: {failure}");
+            }
         }
         Action::SoftReset => eprintln!("it is built anew: a reset in place is not built yet"),
         _ => {}

@@ -1,0 +1,138 @@
+//! `dump-core`: a domain's memory and registers into a file.
+
+use super::failure::{Failure, Outcome};
+use super::host::Host;
+use super::{Args, Command, Context};
+use crate::core_file::{self, Core};
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufWriter, IsTerminal};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use xen_abi::DomId;
+use xen_abi::domctl::dominf;
+use xen_sys::foreign::ForeignMemory;
+use xen_sys::xen::Xen;
+
+/// The rows.
+pub const ROWS: &[Command] = &[Command {
+    name: "dump-core",
+    options: &[],
+    usage: "<Domain> <filename>",
+    help: "Write a domain's memory to a file",
+    min: 2,
+    dry_run: false,
+    run: dump_core,
+}];
+
+fn dump_core(_: &Context, args: &Args) -> Outcome {
+    let host = &mut Host::open()?;
+    let domain = host.domain(&args.words[0])?;
+    if domain.id() == DomId::DOM0 {
+        return Err(Failure::new("domain 0 cannot dump itself"));
+    }
+    if !domain.is(dominf::HVM_GUEST) {
+        return Err(Failure::new("dumps of PV domains are not built yet"));
+    }
+    dump(&host.xen, domain.id(), Path::new(&args.words[1]))
+}
+
+/// Writes the file. The domain stands still meanwhile; of a failed dump no file is left.
+///
+/// # Errors
+/// What went wrong.
+pub fn dump(xen: &Xen, domid: DomId, path: &Path) -> Outcome {
+    let memory = ForeignMemory::open()?;
+    xen.pause(domid)?;
+    let read = |frame: u64, pages: &mut [u8]| memory.read(domid, frame << 12, pages);
+    let result = write(xen, domid, path, read);
+    // It runs again whatever happened.
+    let unpaused = xen.unpause(domid);
+    if result.is_err() {
+        // There may be none.
+        let _ = fs::remove_file(path);
+    }
+    result?;
+    Ok(unpaused?)
+}
+
+fn write(
+    xen: &Xen,
+    domid: DomId,
+    path: &Path,
+    mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
+) -> Outcome {
+    let domain = xen.domain(domid)?;
+    let domain = domain.ok_or_else(|| Failure::new("the domain is gone"))?;
+    let mut vcpus = Vec::new();
+    for vcpu in 0..domain.vcpus() {
+        if xen.vcpu(domid, vcpu)?.online != 0 {
+            vcpus.push(core_file::context(&xen.cpu_record(domid, vcpu)?));
+        }
+    }
+    let frames = xen.present_frames(domid)?;
+    let version = xen.version()?;
+    // A guest's memory holds its secrets.
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))?;
+    let core = Core {
+        version: &version,
+        vcpus: &vcpus,
+        frames: &frames,
+    };
+    let (total, shown) = (frames.len(), io::stderr().is_terminal());
+    let mut done = 0usize;
+    core_file::write(
+        &mut BufWriter::with_capacity(1 << 20, file),
+        &core,
+        |frame, pages| {
+            if shown {
+                eprint!("\r{} of {} MiB", done >> 8, total >> 8);
+            }
+            done += pages.len() / 4096;
+            read(frame, pages)
+        },
+    )
+    .map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))?;
+    if shown {
+        eprint!("\r\x1b[K");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Fixture, run};
+    use super::super::host::Host;
+    use super::write;
+    use xen_abi::DomId;
+
+    #[test]
+    fn a_dump_has_the_frames_that_are_there() {
+        let f = Fixture::new();
+        f.machine.borrow_mut().domains.get_mut(&3).unwrap().frames = vec![0, 1, 1500];
+        let path = std::env::temp_dir().join(format!("xl-dump-{}", std::process::id()));
+        let host = &mut Host::open().unwrap();
+        let mut seen = Vec::new();
+        let read = |frame, pages: &mut [u8]| {
+            seen.push((frame, pages.len()));
+            Ok(())
+        };
+        write(&host.xen, DomId(3), &path, read).unwrap();
+        let length = std::fs::metadata(&path).unwrap().len();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(seen, [(0, 8192), (1500, 4096)]);
+        assert!(length > 3 * 4096 + 2 * 5168 && length < 7 * 4096 + 2 * 5168);
+    }
+
+    #[test]
+    fn errors() {
+        let _f = Fixture::new();
+        assert!(run("dump-core 0 /tmp/x").1.contains("cannot dump itself"));
+        assert_eq!(run("dump-core web").0, 2);
+    }
+}
