@@ -2,8 +2,6 @@
 
 mod common;
 
-use std::sync::atomic::Ordering;
-
 use common::System;
 use common::toolstack::{ARG, LIST, from, pvh};
 use hv_core::vcpu::run::{PcpuLocal, step};
