@@ -280,5 +280,9 @@ fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<()> {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir)?;
     }
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    // Complete from the first moment: another test may boot from it.
+    let part = path.with_extension(format!("part-{:?}", std::thread::current().id()));
+    fs::write(&part, bytes)
+        .and_then(|()| fs::rename(&part, path))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
