@@ -94,6 +94,18 @@ expect "interfaces and disks in top" "1 1" "$(awk '$1 == "one" { print $(NF - 9)
 xentop -b -i 1 >/tmp/xentop || fail "xentop"
 expect "head of top" "$(grep 'NAME  STATE' /tmp/xentop)" "$(grep 'NAME  STATE' /tmp/top)"
 
+# A dump has the guest's memory in it, and the guest goes on.
+if [ $type = pvh ]; then
+	/ours/xl dump-core one /tmp/core || fail "dump-core"
+	expect "start of the dump" "$(printf '\177ELF')" "$(head -c 4 /tmp/core)"
+	expect "its sections" 5 "$(head -c 65536 /tmp/core | strings | grep -cE '^\.(shstrtab|note\.Xen|xen_(prstatus|pfn|pages))$')"
+	mib=$(($(stat -c %s /tmp/core) >> 20))
+	[ "$mib" -ge 180 ] && [ "$mib" -le 270 ] || fail "the dump has $mib MiB"
+	grep -q 'gt.ip=192.168.77.2/255.255.255.0' /tmp/core || fail "the guest's command line is not in its dump"
+	rm /tmp/core
+	ping -c 2 192.168.77.2 >/dev/null || fail "no ping after the dump"
+fi
+
 # The console ends with the guest.
 xl destroy one || fail "xl destroy"
 ended() { ! pidof xl >/dev/null; }
