@@ -328,9 +328,7 @@ pub fn start(
     }
     for vif in &mut config.vifs {
         if vif.mac.is_none() {
-            let [a, b, c] = random::<3>()?;
-            // Xen's prefix.
-            vif.mac = Some([0x00, 0x16, 0x3e, a & 0x7f, b, c]);
+            vif.mac = Some(random_mac()?);
         }
     }
     if unique {
@@ -360,6 +358,15 @@ pub fn start(
         },
     )?;
     Ok(Started { config, domid })
+}
+
+/// A hardware address with Xen's prefix that nobody else is likely to have.
+///
+/// # Errors
+/// If there is no randomness.
+pub(super) fn random_mac() -> Result<[u8; 6]> {
+    let [a, b, c] = random::<3>()?;
+    Ok([0x00, 0x16, 0x3e, a & 0x7f, b, c])
 }
 
 fn random<const N: usize>() -> Result<[u8; N]> {

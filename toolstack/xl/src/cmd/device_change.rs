@@ -1,11 +1,14 @@
 //! `network-attach`, `network-detach`, `block-attach`, `block-detach`.
 
+use super::create::random_mac;
 use super::device_list::{self, devices};
 use super::failure::{Failure, Outcome, Result};
 use super::host::Host;
 use super::{Args, Command, Context, Opt, output};
 use crate::cfg::{disk, vif};
-use crate::hotplug::{self, Device, Ready};
+use crate::device::{self, Device, Node};
+use crate::domain::execute::write_nodes;
+use crate::hotplug::{self, Ready};
 use serde_json::{Map, Value};
 use std::time::Duration;
 use xen_abi::DomId;
@@ -66,82 +69,156 @@ fn backend(host: &mut Host, name: Option<&str>) -> Result<DomId> {
     }
 }
 
+/// Runs the script that a back end names, if there is one and scripts are to be run.
+#[cfg(not(test))]
+fn run_script(script: &str, action: &str, device: &Device) -> Outcome {
+    use crate::domain::{real::Real, system::System};
+    let done = Real::open()?.script(script, action, &device.back_relative());
+    done.map(drop)
+}
+
+#[cfg(test)]
+fn run_script(_: &str, _: &str, _: &Device) -> Outcome {
+    Ok(())
+}
+
 /// Shows what would be written.
-fn show(kind: &str, device: &Device) -> Outcome {
-    let nodes = device.front.iter().chain(&device.back);
-    let nodes = nodes.map(|(name, value)| ((*name).to_owned(), Value::from(value.clone())));
-    let mut all: Map<String, Value> = nodes.collect();
+fn show(kind: &str, device: &Device, nodes: &[Node]) -> Outcome {
+    let ends = [device.front(), device.back()];
+    let of_ends = nodes.iter().filter_map(|n| {
+        let (dir, name) = n.path.rsplit_once('/')?;
+        let value = n.value.clone()?;
+        ends.iter()
+            .any(|e| e == dir)
+            .then(|| (name.to_owned(), Value::from(value)))
+    });
+    let mut all: Map<String, Value> = of_ends.collect();
     all.insert("devid".into(), device.devid.into());
-    all.insert("backend_domid".into(), device.backend.0.into());
     output::print(&format!("{kind}: {}", output::to_json(&all)?))
 }
 
 /// Adds a device; if nobody serves it, nothing is left of it.
-fn attach(host: &mut Host, domid: DomId, what: &str, device: &Device) -> Outcome {
-    let taken = hotplug::numbers(&mut host.store, domid, device.class)?;
+fn attach(host: &mut Host, what: &str, device: &Device, nodes: &[Node]) -> Outcome {
+    let domid = device.domid;
+    let taken = hotplug::numbers(&mut host.store, domid, device.kind)?;
     if taken.contains(&device.devid) {
         return Err(Failure::new(format!(
             "domain {} has {what} already",
             domid.0
         )));
     }
-    host.store
-        .transaction(|store, tx| hotplug::write(store, tx, domid, device))?;
-    let paths = hotplug::paths(domid, device.class, device.devid, device.backend);
-    let why = match hotplug::wait_ready(&mut host.store, &paths.back, COMING)? {
-        Ready::Yes => return Ok(()),
-        Ready::No(why) => why,
-        Ready::Silence => "nobody serves devices; is 'xl devd' running?".into(),
-    };
-    hotplug::remove(&mut host.store, &paths, GOING)?;
-    Err(Failure::new(format!(
-        "cannot add {what} to domain {}: {why}",
-        domid.0
-    )))
+    write_nodes(&mut host.store, nodes)?;
+    let added = connect(host, device, nodes);
+    if added.is_err() {
+        hotplug::close(&mut host.store, device, GOING)?;
+        hotplug::remove(&mut host.store, device)?;
+    }
+    added.map_err(|f| f.context(format!("cannot add {what} to domain {}", domid.0)))
+}
+
+fn connect(host: &mut Host, device: &Device, nodes: &[Node]) -> Outcome {
+    let known = format!("{}/physical-device", device.back());
+    if !nodes.iter().any(|n| n.path == known)
+        && let Some(script) = hotplug::script(nodes)
+    {
+        run_script(
+            script,
+            if device.kind == "vif" {
+                "online"
+            } else {
+                "add"
+            },
+            device,
+        )?;
+    }
+    match hotplug::wait_ready(&mut host.store, device, COMING)? {
+        Ready::Yes => Ok(()),
+        Ready::No(why) => Err(Failure::new(why)),
+        Ready::Silence => Err(Failure::new("nobody serves devices; is 'xl devd' running?")),
+    }
 }
 
 fn network_attach(context: &Context, args: &Args) -> Outcome {
     let text = args.words[1..].join(",");
-    let config = vif::parse(&text).map_err(Failure::new)?;
+    let mut config = vif::parse(&text).map_err(Failure::new)?;
     let host = &mut Host::open()?;
     let domid = host.domain(&args.words[0])?.id();
     let taken = hotplug::numbers(&mut host.store, domid, "vif")?;
     let next = taken.last().map_or(0, |n| n + 1);
-    let devid = config.devid.unwrap_or(next);
-    let backend = backend(host, config.backend_domain.as_deref())?;
-    let device = hotplug::vif(&config, devid, backend, hotplug::random_mac()?);
-    if context.dry_run {
-        return show("vif", &device);
+    let devid = *config.devid.get_or_insert(next);
+    if config.mac.is_none() {
+        config.mac = Some(random_mac()?);
     }
-    attach(host, domid, &format!("interface {devid}"), &device)
+    let backend = backend(host, config.backend_domain.as_deref())?;
+    let device = device::vif::device(&config, domid, backend);
+    let nodes = device::vif::nodes(&config, &device);
+    if context.dry_run {
+        return show("vif", &device, &nodes);
+    }
+    attach(host, &format!("interface {devid}"), &device, &nodes)
 }
 
 fn block_attach(context: &Context, args: &Args) -> Outcome {
     let text = args.words[1..].join(",");
     let config = disk::parse(&text).map_err(Failure::new)?;
+    if let Some(why) = device::disk::refused(&config) {
+        return Err(Failure::new(why));
+    }
     let host = &mut Host::open()?;
     let domid = host.domain(&args.words[0])?.id();
     let backend = backend(host, config.backend_domain.as_deref())?;
-    let device = hotplug::vbd(&config, backend).map_err(Failure::new)?;
+    let device = device::disk::device(&config, domid, backend);
+    let number = match backend == DomId::DOM0 && !context.dry_run {
+        true => block_device(&config.target)?,
+        false => None,
+    };
+    let nodes = device::disk::nodes(&config, &device, number);
     if context.dry_run {
-        return show("disk", &device);
+        return show("disk", &device, &nodes);
     }
-    attach(host, domid, &format!("disk {}", config.vdev), &device)
+    attach(host, &format!("disk {}", config.vdev), &device, &nodes)
+}
+
+#[cfg(not(test))]
+fn block_device(target: &str) -> Result<Option<(u32, u32)>> {
+    let found = xen_sys::loopdev::block_device(std::path::Path::new(target));
+    let found = found.map_err(|e| Failure::new(format!("{target}: {e}")))?;
+    Ok(found.map(|n| (n.major, n.minor)))
+}
+
+#[cfg(test)]
+fn block_device(_: &str) -> Result<Option<(u32, u32)>> {
+    Ok(None)
 }
 
 fn detach(host: &mut Host, found: &device_list::Device, patience: Duration) -> Outcome {
-    let (domid, backend) = (DomId(found.domid), DomId(found.backend_domid));
-    let class = found.backend.split('/').nth(5).unwrap_or_default();
-    let paths = hotplug::paths(domid, class, found.devid, backend);
-    let closed = hotplug::remove(&mut host.store, &paths, patience)?;
+    let kind = match found.backend.contains("/vif/") {
+        true => "vif",
+        false => "vbd",
+    };
+    let device = Device {
+        kind,
+        domid: DomId(found.domid),
+        backend: DomId(found.backend_domid),
+        devid: found.devid,
+    };
+    let script = host.read(&format!("{}/script", device.back()));
+    let closed = hotplug::close(&mut host.store, &device, patience)?;
     if !closed && !patience.is_zero() {
         eprintln!(
             "xl: domain {} did not let go of the device within {} s; it is gone now all the same",
-            domid.0,
+            found.domid,
             patience.as_secs()
         );
     }
-    Ok(())
+    if let Some(script) = script {
+        let action = if kind == "vif" { "offline" } else { "remove" };
+        // What cannot be undone must not keep the rest from being removed.
+        if let Err(failure) = run_script(&script, action, &device) {
+            eprintln!("xl: {failure}");
+        }
+    }
+    Ok(hotplug::remove(&mut host.store, &device)?)
 }
 
 fn unknown(word: &str) -> Failure {
@@ -256,7 +333,7 @@ mod tests {
         assert!(
             run("block-attach web /a qcow2 xvda w")
                 .1
-                .contains("need QEMU")
+                .contains("only raw files")
         );
     }
 
