@@ -66,6 +66,10 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, buffer, ..]: [u64; 5]) -> HcResult 
             // The image carries none.
             Err(Errno::ENODATA)
         }
+        // A guest tells Xen 4.17 and earlier by their absence.
+        op::EXTRAVERSION2..=op::COMMANDLINE2 if (id.major, id.minor) < (4, 18) => {
+            Err(Errno::ENOSYS)
+        }
         op::EXTRAVERSION2 => text(call, buffer, &id.extra),
         op::CAPABILITIES2 => text(call, buffer, CAPABILITIES),
         op::CHANGESET2 => text(call, buffer, &id.changeset),
@@ -76,7 +80,7 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, buffer, ..]: [u64; 5]) -> HcResult 
 }
 
 /// A text of any length into a buffer that begins with its size; returns the text's length. No NUL follows. ENOBUFS: it does
-/// not fit. Without a buffer only the length is told. (Xen from 4.18 on.)
+/// not fit. Without a buffer only the length is told.
 fn text(call: &Call<'_, '_>, buffer: u64, text: &str) -> HcResult {
     if buffer != 0 {
         let room: BuildId = call.memory().read(ptr(buffer))?;
