@@ -389,6 +389,9 @@ fn debug_keys_show_what_is_there() {
     };
     let cpu = hv_hw::machine::CpuId(1);
     assert!(s.hv.irqs.bind(&s.hv.hw, cpu, binding).is_some());
+    // Hypercalls are counted as exits, which nothing here makes.
+    let exit = hv_core::vcpu::stats::Reason::Hypercall;
+    s.dom.vcpu(0).unwrap().stats.count(exit);
     let press = |key: u8| {
         s.hv.debug_key(key);
         let mut seen = s.hv.hw.seen.lock().unwrap();

@@ -174,7 +174,6 @@ fn no_pmu(_: &mut Call<'_, '_>, _: [u64; 5]) -> HcResult {
 /// Handles a VMCALL/VMMCALL of `len` bytes.
 #[inline]
 pub fn dispatch(turn: &mut Turn<'_>, len: u8) -> Next {
-    turn.vcpu.stats.hypercall();
     let paging = turn.local.ctx.paging();
     let g = turn.local.ctx.gprs();
     let (number, args) = if paging.long {

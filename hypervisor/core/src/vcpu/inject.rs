@@ -99,7 +99,8 @@ impl VcpuLocal {
             vcpu.stats.injected(2);
         }
         let callback = self.callback_vector(domain, vcpu);
-        if self.give_delivery() && callback.is_none() {
+        let delivered = self.give_delivery();
+        if delivered && callback.is_none() {
             self.ctx.request_window(false);
             return;
         }
@@ -115,7 +116,7 @@ impl VcpuLocal {
         if callback.is_none() {
             self.lapic.ack(vector);
         }
-        let more = !self.delivery.1 && self.lapic.pending_vector().is_some();
+        let more = !delivered && self.lapic.pending_vector().is_some();
         self.ctx.request_window(more);
     }
 }

@@ -256,10 +256,10 @@ impl Turn<'_> {
                 .store(stage2.generation(), Ordering::SeqCst);
             let exit = self.local.ctx.run(stage2);
             self.vcpu.entered_generation.store(NEVER, Ordering::Release);
-            spent.0 = Reason::of(&exit);
-            self.vcpu.stats.count(spent.0);
+            let reason = Reason::of(&exit);
+            self.vcpu.stats.count(reason);
             if cfg!(CONFIG_EXIT_TIMES) {
-                spent.1 = self.hv.hw.tsc();
+                *spent = (reason, self.hv.hw.tsc());
             }
             self.local.take_delivery();
             match exit {

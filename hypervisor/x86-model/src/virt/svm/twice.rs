@@ -6,17 +6,26 @@
 //! hundred boots; its cause there is not known.
 
 use super::vmcb::{Save, V_INTR_MASKING, Vmcb, VmcbSegment};
-use crate::{Gpr, Gprs};
+use crate::Gprs;
 
 /// What an exit overwrites of a control block, as it was before the entry.
 pub struct Before {
-    gprs: Gprs,
+    gprs: Beside,
     segments: [VmcbSegment; 6],
     /// CR0, CR2, CR3, CR4, EFER, RFLAGS, RIP, RSP, RAX, DR6, DR7.
     registers: [u64; 11],
     cpl: u8,
     /// Interrupt control, interrupt state, event to inject.
     control: [u64; 3],
+}
+
+/// The general registers beside the block: RCX, RDX and RBX, and RBP to R15. RAX and RSP are in it.
+type Beside = ([u64; 3], [u64; 11]);
+
+#[inline]
+fn beside(gprs: &Gprs) -> Beside {
+    let [_, rcx, rdx, rbx, _, rest @ ..] = gprs.0;
+    ([rcx, rdx, rbx], rest)
 }
 
 fn registers(s: &mut Save) -> [&mut u64; 11] {
@@ -42,7 +51,7 @@ impl Before {
         let control = [c.int_ctl, c.int_state, c.event_inj];
         let s = &mut vmcb.save;
         Before {
-            gprs: gprs.clone(),
+            gprs: beside(gprs),
             segments: [s.es, s.cs, s.ss, s.ds, s.gdtr, s.idtr],
             cpl: s.cpl,
             registers: registers(s).map(|r| *r),
@@ -58,12 +67,7 @@ impl Before {
 
     /// Puts the block back as it was. False if the guest has run after all: then its state is lost.
     pub fn restore(&self, vmcb: &mut Vmcb, gprs: &Gprs) -> bool {
-        // RAX and RSP were in the block.
-        let mut now = gprs.clone();
-        for r in [Gpr::Rax, Gpr::Rsp] {
-            now.set(r, self.gprs.get(r));
-        }
-        if now != self.gprs {
+        if beside(gprs) != self.gprs {
             return false;
         }
         let c = &mut vmcb.control;
@@ -82,6 +86,7 @@ impl Before {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Gpr;
     use zerocopy::FromZeros;
 
     fn guest() -> (Vmcb, Gprs) {
