@@ -81,43 +81,33 @@ pub fn rows() -> Vec<VmTest> {
     rows
 }
 
-/// Two disks with the same contents and a network card: MSI that cannot be masked, MSI-X, MSI-X.
-const THREE_DEVICES: &[&str] = &[
-    "-drive",
-    "file={disk},if=none,id=d0,format=raw,snapshot=on",
-    "-device",
-    "ide-hd,bus=ide.0,drive=d0",
-    "-drive",
-    "file={disk},if=none,id=d1,format=raw,snapshot=on",
-    "-device",
-    "qemu-xhci,id=xhci",
-    "-device",
-    "usb-storage,bus=xhci.0,drive=d1",
-    "-netdev",
-    "user,id=n0",
-    "-device",
-    "e1000e,netdev=n0,romfile=",
-];
+/// Two disks with the same contents and a network card: MSI that cannot be masked, MSI-X, MSI-X. After `$first`.
+macro_rules! three_devices {
+    ($($first:literal),*) => {
+        &[
+            $($first,)*
+            "-drive",
+            "file={disk},if=none,id=d0,format=raw,snapshot=on",
+            "-device",
+            "ide-hd,bus=ide.0,drive=d0",
+            "-drive",
+            "file={disk},if=none,id=d1,format=raw,snapshot=on",
+            "-device",
+            "qemu-xhci,id=xhci",
+            "-device",
+            "usb-storage,bus=xhci.0,drive=d1",
+            "-netdev",
+            "user,id=n0",
+            "-device",
+            "e1000e,netdev=n0,romfile=",
+        ]
+    };
+}
+
+const THREE_DEVICES: &[&str] = three_devices![];
 
 /// The same, with two threads a core.
-const THREE_DEVICES_THREADS: &[&str] = &[
-    "-smp",
-    "4,cores=2,threads=2",
-    "-drive",
-    "file={disk},if=none,id=d0,format=raw,snapshot=on",
-    "-device",
-    "ide-hd,bus=ide.0,drive=d0",
-    "-drive",
-    "file={disk},if=none,id=d1,format=raw,snapshot=on",
-    "-device",
-    "qemu-xhci,id=xhci",
-    "-device",
-    "usb-storage,bus=xhci.0,drive=d1",
-    "-netdev",
-    "user,id=n0",
-    "-device",
-    "e1000e,netdev=n0,romfile=",
-];
+const THREE_DEVICES_THREADS: &[&str] = three_devices!["-smp", "4,cores=2,threads=2"];
 
 /// Interrupts that move between CPUs under load: none may be lost. The hypervisor's own table must show the moves, and no
 /// interrupt of unknown origin.

@@ -19,7 +19,7 @@ pub fn print(text: &str) -> Outcome {
     write(text)
 }
 
-#[cfg_attr(test, allow(dead_code))]
+#[cfg_attr(test, allow(dead_code, reason = "tests capture the output"))]
 fn write(text: &str) -> Outcome {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
