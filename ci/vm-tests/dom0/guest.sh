@@ -12,10 +12,11 @@ fi
 note "$(command -v xl)"
 
 # said SECONDS TEXT: waits for a text on the guest's console, behind what was waited for last.
+# The next search begins behind the line found, not at the end of the log: the next text may be there already.
 seen=0
 said() {
 	tries=$(($1 * 5))
-	until tail -c "+$((seen + 1))" "$log" 2>/dev/null | grep -q "$2"; do
+	until line=$(tail -n "+$((seen + 1))" "$log" 2>/dev/null | grep -n -m 1 "$2"); do
 		tries=$((tries - 1))
 		[ $tries -gt 0 ] || {
 			tail -n 20 "$log"
@@ -23,7 +24,7 @@ said() {
 		}
 		usleep 200000
 	done
-	seen=$(wc -c <"$log")
+	seen=$((seen + ${line%%:*}))
 }
 # guest SECONDS COMMAND: types a command and waits until it has succeeded.
 count=0
@@ -95,7 +96,7 @@ expect "interfaces of guests" 0 "$(ls /sys/class/net | grep -c vif)"
 mount -o loop,ro -t ext4 /guest/disk.img /mnt || fail "the disk cannot be mounted"
 expect "the digest from dom0" "$digest" "$(md5sum </mnt/file | cut -c1-32)"
 umount /mnt
-wait_for 20 test "$(xl info free_memory)" -ge "$free" || fail "memory before $free MiB, after $(xl info free_memory) MiB"
+wait_for 20 sh -c "[ \$(xl info free_memory) -ge $free ]" || fail "memory before $free MiB, after $(xl info free_memory) MiB"
 note "nodes in the store: $nodes before, $(xenstore ls -f | wc -l) after"
 grep -q "(XEN).*d$id" /var/log/xen/console/hypervisor.log || fail "the hypervisor's log is not kept"
 cat /var/log/xen/xen*.log /var/log/xen/devd.log
