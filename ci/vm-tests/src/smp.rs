@@ -218,6 +218,24 @@ fn pcpus() -> Vec<VmTest> {
         Step::See("CPU 3 is online"),
         Step::See("CPU 3 is offline"),
     ];
+    // By Debian's tool for it.
+    let mut smt = VmTest::new("smp/pcpus-smt", Full)
+        .cpus(4)
+        .devices(&["-smp", "4,cores=2,threads=2"])
+        .script("smt")
+        .debian()
+        .extra_time(120)
+        .needs_xen();
+    smt.steps = [
+        "CPU 1 is offline",
+        "CPU 3 is offline",
+        "All sibling threads are offline",
+        "CPU 1 is online",
+        "CPU 3 is online",
+        "All sibling threads are online",
+    ]
+    .map(Step::See)
+    .to_vec();
     // With the order of locks checked.
     let debug = row("debug", Full, "q35", "").defconfig("debug");
     vec![
@@ -234,6 +252,7 @@ fn pcpus() -> Vec<VmTest> {
         ),
         row("amd-mixed", Full, "iommu-amd", ""),
         parked,
+        smt,
     ]
 }
 

@@ -4,6 +4,8 @@
 //! the hypercall that asked for it restarts until the pCPU has stopped, so that it can be called on the very pCPU that goes, and
 //! nobody waits with a lock. Coming back is one step, the start-up of one CPU.
 
+mod siblings;
+
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use alloc::vec::Vec;

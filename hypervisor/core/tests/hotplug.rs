@@ -11,6 +11,7 @@ use hv_core::irq::{Binding, Source};
 use hv_core::vcpu::NO_CPU;
 use hv_core::vcpu::run::{PcpuLocal, step};
 use hv_hw::Machine;
+use hv_hw::host::FakeMachine;
 use hv_hw::machine::{CpuId, LineMode};
 use xen_abi::{DomId, Errno};
 
@@ -123,6 +124,7 @@ fn what_is_refused() {
             assert_eq!(platform(&s, 56 + what, cpu), Some(Errno::EINVAL.to_ret()));
         }
     }
+    // Cores have one thread here.
     for what in [2, 3, 99] {
         assert_eq!(sysctl(&s, 1, what), Some(Errno::EOPNOTSUPP.to_ret()));
     }
@@ -174,6 +176,45 @@ fn a_cpu_stays_whose_interrupts_have_nowhere_to_go() {
     assert_eq!(sysctl(&s, 1, 1), None);
     assert_eq!(sysctl(&s, 1, 1), None);
     assert_eq!(sysctl(&s, 1, 1), Some(0));
+}
+
+/// Two cores of two threads: CPUs 1 and 3 share theirs with 0 and 2.
+#[test]
+fn siblings_go_and_come_at_once() {
+    const ENABLE: u32 = 2;
+    const DISABLE: u32 = 3;
+    let mut machine = FakeMachine::new(4);
+    machine.thread_bits = 1;
+    let s = System::on(machine, 1);
+    // The CPU's number in the argument says nothing.
+    let all = |what| {
+        let calls = (1..20).find_map(|n| sysctl(&s, 99, what).map(|ret| (ret, n)));
+        calls.expect("it comes to an end")
+    };
+    let stages = || [0, 1, 2, 3].map(|cpu| stage(&s.hv, cpu));
+    use Stage::{Going, Offline, Online};
+    assert_eq!(all(ENABLE), (0, 1), "they are here");
+    let (ret, calls) = all(DISABLE);
+    assert_eq!((ret, stages()), (0, [Online, Offline, Online, Offline]));
+    assert!(calls > 4, "a step of one CPU at each call, not {calls}");
+    assert_eq!(all(DISABLE), (0, 1), "they are away");
+    // Whoever has gone otherwise does not come back with them.
+    while sysctl(&s, 2, 1).is_none() {}
+    assert_eq!(all(ENABLE), (0, 3));
+    assert_eq!(stages(), [Online, Online, Offline, Online]);
+    // One that does not start ends it, and one that comes or goes on its own hinders it.
+    assert_eq!(all(DISABLE).0, 0);
+    s.hv.hw.seen.lock().unwrap().stuck.insert(3);
+    assert_eq!(all(ENABLE), (Errno::EIO.to_ret(), 2));
+    assert_eq!(stages(), [Online, Online, Offline, Offline]);
+    s.hv.hw.seen.lock().unwrap().stuck.clear();
+    assert_eq!(sysctl(&s, 1, 1), None);
+    assert_eq!(all(ENABLE), (Errno::EBUSY.to_ret(), 1));
+    assert_eq!(stages(), [Online, Going, Offline, Offline]);
+    // A CPU that is on its way already counts as one of them.
+    assert_eq!(all(DISABLE).0, 0);
+    assert_eq!(all(ENABLE).0, 0);
+    assert_eq!(stages(), [Online, Online, Offline, Online]);
 }
 
 /// What dom0's driver asks for.

@@ -39,7 +39,7 @@ impl System {
 
     /// On a certain machine.
     pub fn on(hw: FakeMachine, vcpus: u32) -> Self {
-        let sched = Scheduler::by_name(hv_hw::config::SCHED_DEFAULT, 2, 10_000_000).unwrap();
+        let sched = Scheduler::by_name(hv_hw::config::SCHED_DEFAULT, hw.cpus, 10_000_000).unwrap();
         let identity = Identity {
             screen: hv_hw::bootinfo::Screen::Unknown,
             efi: false,

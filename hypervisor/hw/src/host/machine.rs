@@ -34,6 +34,8 @@ pub struct FakeMachine {
     pub seen: Mutex<Seen>,
     /// CPUs.
     pub cpus: u32,
+    /// Bits of their APIC IDs, which are their numbers, that name the threads of a core.
+    pub thread_bits: u32,
     /// Interrupts are remapped.
     pub remapping: bool,
     /// vCPUs take posted interrupts.
@@ -385,9 +387,14 @@ impl Machine for FakeMachine {
     fn rdmsr(&self, _index: u32) -> Option<u64> {
         Some(0)
     }
-    fn cpuid(&self, leaf: u32, _subleaf: u32) -> [u32; 4] {
+    fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4] {
         match leaf {
             0 => [0xd, 0x6874_7541, 0x444d_4163, 0x6974_6e65],
+            0xb if self.thread_bits > 0 => match subleaf {
+                0 => [self.thread_bits, 1 << self.thread_bits, 0x100, 0],
+                1 => [8, self.cpus, 0x201, 0],
+                _ => [0; 4],
+            },
             0x8000_0000 => [0x8000_0008, 0, 0, 0],
             0x8000_0008 => [0x3028, 0, 0, 0],
             _ => [0; 4],

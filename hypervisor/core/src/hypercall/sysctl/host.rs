@@ -191,14 +191,18 @@ pub fn nodes(o: &mut Op<'_, '_, '_>) -> Result {
     o.put(&a)
 }
 
-/// `cpu_hotplug`: a pCPU goes or comes. All siblings at once (`smt_enable`, `smt_disable`) are not offered.
+/// `cpu_hotplug`: a pCPU goes or comes, or all siblings do.
 pub fn hotplug(o: &mut Op<'_, '_, '_>) -> core::result::Result<Progress, Errno> {
     const ONLINE: u32 = 0;
     const OFFLINE: u32 = 1;
+    const SMT_ENABLE: u32 = 2;
+    const SMT_DISABLE: u32 = 3;
     let [cpu, what]: [u32; 2] = o.get()?;
     match what {
         ONLINE => o.call.hv().cpu_up(CpuId(cpu)).map(|()| Progress::Done),
         OFFLINE => o.call.hv().cpu_down(CpuId(cpu)),
+        SMT_ENABLE => o.call.hv().siblings(true),
+        SMT_DISABLE => o.call.hv().siblings(false),
         _ => Err(Errno::EOPNOTSUPP),
     }
 }
