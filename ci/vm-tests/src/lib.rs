@@ -81,6 +81,8 @@ mod tests {
                 "{} looks at nothing",
                 row.name
             );
+            let tables = row.tables.is_empty() || !row.direct;
+            assert!(tables, "{}: nothing loads its tables", row.name);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What one VM test is made of.
 
+use vmtest::acpi::Table;
 use vmtest::machine::Firmware;
 
 /// The line that dom0's init prints when the system is usable.
@@ -84,6 +85,8 @@ pub struct VmTest {
     pub direct: bool,
     /// How many times in a row it must pass.
     pub repeat: u32,
+    /// Firmware tables in the place of the machine's own; not with `direct`, which has no GRUB to load them.
+    pub tables: &'static [Table],
     /// Only makes sense with a hypervisor below.
     pub needs_xen: bool,
     /// dom0 has our programs; with Debian's toolstack beside them, they are in `/ours`.
@@ -117,6 +120,7 @@ impl VmTest {
             extra_time: 0,
             direct: false,
             repeat: 1,
+            tables: &[],
             needs_xen: false,
             tools: false,
             system: false,
@@ -230,6 +234,12 @@ impl VmTest {
     /// Must pass this many times in a row.
     pub fn repeat(mut self, times: u32) -> Self {
         self.repeat = times;
+        self
+    }
+
+    /// With these firmware tables.
+    pub fn tables(mut self, tables: &'static [Table]) -> Self {
+        self.tables = tables;
         self
     }
 

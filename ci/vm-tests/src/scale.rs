@@ -1,11 +1,13 @@
 //! Each way of addressing interrupts under stress, odd topologies, and many CPUs.
 
 use crate::row::{Level, READY, Step, VmTest};
+use vmtest::acpi::{Cpu, Table};
 
 /// The rows.
 pub fn rows() -> Vec<VmTest> {
     let mut rows = stress();
     rows.extend(many());
+    rows.extend(firmware());
     rows
 }
 
@@ -124,4 +126,81 @@ fn many() -> Vec<VmTest> {
     most.direct = true;
     rows.push(most);
     rows
+}
+
+/// Four CPUs out of order, each of the first three twice or thrice in some way, and two without an ID of their own.
+const ODD_MADT: &[Table] = &[Table::Madt(&[
+    Cpu::X2apic(9, u32::MAX, true),
+    Cpu::Local(3, 3, true),
+    Cpu::Local(1, 1, true),
+    Cpu::Local(8, 0xff, true),
+    Cpu::Local(0, 0, true),
+    Cpu::Local(7, 6, false),
+    Cpu::Local(2, 2, true),
+    Cpu::X2apic(5, 1, true),
+    Cpu::Local(6, 2, true),
+])];
+
+/// A second CPU whose APIC ID is 299.
+const WIDE: &[&str] = &[
+    "-smp",
+    "1,sockets=300,cores=1,threads=1,maxcpus=300",
+    "-device",
+    "EPYC-x86_64-cpu,socket-id=299,core-id=0,thread-id=0",
+];
+
+/// What the firmware says or has done already.
+fn firmware() -> Vec<VmTest> {
+    use Level::{Full, Normal};
+    let row = |name: &str, level, tables, line| {
+        VmTest::new(format!("smp/{name}"), level)
+            .cpus(4)
+            .tables(tables)
+            .script("boot")
+            .extra_time(60)
+            .steps(&[Step::See(line), Step::See("Brought up 4 CPUs")])
+            .needs_xen()
+    };
+    // OVMF switches to x2APIC where an APIC ID needs it, and leaves it on.
+    let enabled = |name: &str, cmdline, lines: [&'static str; 2]| {
+        VmTest::new(format!("smp/apic-{name}"), Full)
+            .machine("iommu-intel")
+            .efi()
+            .devices(WIDE)
+            .cmdline(cmdline)
+            .script("boot")
+            .extra_time(120)
+            .steps(&lines.map(Step::See))
+            .needs_xen()
+    };
+    vec![
+        row(
+            "madt-odd-entries",
+            Normal,
+            ODD_MADT,
+            "MADT entries left out: 2 duplicate (APIC ID 0x2), 2 with the broadcast APIC ID",
+        ),
+        row(
+            "apic-fadt-physical",
+            Full,
+            &[Table::PhysicalFadt],
+            "APIC driver x2apic_phys (the ACPI FADT asks for physical mode)",
+        ),
+        enabled(
+            "by-firmware",
+            "",
+            [
+                "APIC driver x2apic_mixed (default; x2APIC enabled by the firmware)",
+                "Brought up 2 CPUs",
+            ],
+        ),
+        enabled(
+            "by-firmware-x2apic-off",
+            "x2apic=off",
+            [
+                "x2APIC: already enabled by the firmware; x2apic=0 is ignored",
+                "APIC driver x2apic_mixed (default; x2APIC enabled by the firmware)",
+            ],
+        ),
+    ]
 }

@@ -1,5 +1,6 @@
 //! Boot media: a CD image with GRUB 2 that loads a Multiboot2 kernel and its modules, on BIOS and EFI.
 
+use crate::acpi::Table;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ pub struct Iso<'a> {
     pub dom0_cmdline: &'a str,
     /// The second module: dom0's initial RAM disk.
     pub initrd: Option<&'a Path>,
+    /// Firmware tables in the place of the machine's own.
+    pub tables: &'a [Table],
     /// Leave the BIOS half out.
     pub efi_only: bool,
 }
@@ -32,6 +35,11 @@ pub fn grub_cfg(iso: &Iso<'_>) -> String {
          terminal_output serial console\nset gfxpayload=text\n\
          if [ \"$grub_platform\" = efi ]; then insmod all_video; fi\nmenuentry \"Xenolith\" {\n",
     );
+    if !iso.tables.is_empty() {
+        let names: Vec<_> = iso.tables.iter().map(Table::signature).collect();
+        let files: String = names.iter().map(|n| format!(" /boot/{n}.bin")).collect();
+        cfg += &format!("  acpi --exclude={}{files}\n", names.join(","));
+    }
     cfg += &format!("  multiboot2 /boot/xenolith {}\n", quote(iso.cmdline));
     if iso.kernel.is_some() {
         // Modules go over as they are: GRUB would otherwise unpack what the hypervisor unpacks itself.
@@ -76,12 +84,18 @@ pub fn build(iso: &Iso<'_>, out: &Path) -> Result<()> {
     if let Some(initrd) = iso.initrd {
         copy(initrd, &boot.join("initrd"))?;
     }
+    for table in iso.tables {
+        fs::write(
+            boot.join(format!("{}.bin", table.signature())),
+            table.bytes(),
+        )?;
+    }
     fs::write(boot.join("grub/grub.cfg"), grub_cfg(iso))?;
     let mut command = Command::new("grub-mkrescue");
     // No compression and few modules: the image is made in a second and GRUB starts faster.
     command.args(["--compress=no", "--fonts=", "--locales=", "--themes="]);
     command.arg("--install-modules=multiboot2 normal iso9660 part_gpt part_msdos fat serial terminal configfile \
-                 search search_fs_file echo all_video gzio boot reboot test ls");
+                 search search_fs_file echo all_video gzio boot reboot test ls acpi");
     if iso.efi_only {
         command.args(["-d", "/usr/lib/grub/x86_64-efi"]);
     }
@@ -122,6 +136,7 @@ mod tests {
             kernel: Some(Path::new("k")),
             dom0_cmdline: "console=hvc0",
             initrd: Some(Path::new("i")),
+            tables: &[Table::Madt(&[]), Table::PhysicalFadt],
             efi_only: false,
         };
         let cfg = grub_cfg(&iso);
@@ -134,5 +149,6 @@ mod tests {
                 < find("/boot/vmlinuz console=hvc0")
         );
         assert!(find("/boot/vmlinuz") < find("/boot/initrd"));
+        find("\n  acpi --exclude=APIC,FACP /boot/APIC.bin /boot/FACP.bin\n");
     }
 }

@@ -4,6 +4,7 @@
 //! All state is on disk below the directories that [`paths`] names, or in values owned by the caller.
 #![forbid(unsafe_code)]
 
+pub mod acpi;
 pub mod bochs;
 pub mod bundle;
 pub mod console;

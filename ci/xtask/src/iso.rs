@@ -50,6 +50,7 @@ pub fn run(args: &Args) -> Result<()> {
         kernel: Some(&args.kernel),
         dom0_cmdline: &args.dom0_cmdline,
         initrd: args.initrd.as_deref(),
+        tables: &[],
         efi_only: args.efi,
     };
     let step = ui::step("make the boot image");

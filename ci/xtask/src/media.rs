@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use hv_hw::bootinfo::bundle;
 use std::fs;
 use std::path::{Path, PathBuf};
+use vmtest::acpi::Table;
 use vmtest::iso::{self, Iso};
 use vmtest::kernels::Kernel;
 use vmtest::machine::Machine;
@@ -49,6 +50,8 @@ pub struct Plan<'a> {
     pub initrd: &'a Path,
     /// Added to dom0's command line.
     pub dom0_cmdline: &'a str,
+    /// Firmware tables that GRUB puts in the place of the machine's own.
+    pub tables: &'a [Table],
 }
 
 impl Plan<'_> {
@@ -87,6 +90,7 @@ impl Plan<'_> {
                     kernel: Some(self.kernel),
                     dom0_cmdline: &line,
                     initrd: Some(self.initrd),
+                    tables: self.tables,
                     efi_only: false,
                 };
                 iso::build(&iso, &iso_path)?;

@@ -90,6 +90,7 @@ pub fn run(args: &Args) -> Result<bool> {
         kernel: &kernel.image,
         initrd: &initrd,
         dom0_cmdline: &args.dom0_cmdline,
+        tables: &[],
     };
     let step = ui::step("make the boot image");
     let mut all = plan.args(&machine, &dir)?;

@@ -191,6 +191,7 @@ fn peer(args: &Args, cpus: u32) -> Result<f32> {
         kernel: &kernel.image,
         initrd: &media::initrd(&kernel)?,
         dom0_cmdline: "",
+        tables: &[],
     };
     let mut vm = Vm::start(plan.args(&machine, &bundle.dir)?, &bundle.dir)?;
     see(&mut vm, "Brought up ", args.timeout)?;

@@ -69,6 +69,7 @@ pub fn run(args: &Args) -> Result<bool> {
                 kernel: &kernel.image,
                 initrd: &initrd,
                 dom0_cmdline: "earlyprintk=xen",
+                tables: &[],
             };
             let step = ui::step(&format!("boot {} of {} on {on:?}", round + 1, args.rounds));
             let sample = boot(&plan, args, &format!("bench/boot-{on:?}"))?;

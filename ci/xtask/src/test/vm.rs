@@ -146,6 +146,7 @@ impl Runner {
             kernel: &kernel.image,
             initrd: with_tools.as_ref().unwrap_or(initrd),
             dom0_cmdline: &line,
+            tables: test.tables,
         };
         let args = plan.args(&machine, &bundle.dir)?;
         let seconds = (machine.timeout + test.extra_time) as f32 * self.scale;
@@ -186,6 +187,7 @@ impl Runner {
                 kernel: Some(guest.as_ref().unwrap_or(&kernel.image)),
                 dom0_cmdline: if guest.is_some() { "" } else { &line },
                 initrd: guest.is_none().then_some(initrd.as_path()),
+                tables: test.tables,
                 efi_only: false,
             },
             &iso,
