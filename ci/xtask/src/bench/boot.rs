@@ -95,18 +95,20 @@ fn boot(plan: &Plan<'_>, args: &Args, name: &str) -> Result<Sample> {
     let start = Instant::now();
     see(&mut vm, FIRST_LINE, until)?;
     let first_line = start.elapsed().as_secs_f32();
-    let ready = see(&mut vm, READY, until)?;
+    see(&mut vm, READY, until)?;
     let user_space = start.elapsed().as_secs_f32();
+    let ready = see(&mut vm, "\n", until)?;
     drop(vm);
     bundle.drop_media();
     let memory = ready
         .split("mem=")
         .nth(1)
-        .and_then(|m| m.split_whitespace().next()?.parse().ok());
+        .and_then(|m| m.split_whitespace().next()?.parse().ok())
+        .with_context(|| format!("no dom0 memory in {ready:?}"))?;
     Ok(Sample {
         first_line,
         user_space,
-        memory: memory.unwrap_or(0),
+        memory,
     })
 }
 
