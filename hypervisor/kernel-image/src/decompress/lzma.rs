@@ -5,14 +5,17 @@
 //! Indexes are masked to the size of their tables where the format bounds them anyway, so that no check is left in the
 //! inner loops; arithmetic there wraps, and wrong input gives wrong output, never a panic.
 
+mod range;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::hint::black_box;
 
 use super::{Failure, copy_match};
+use range::{EARLY, Input, Range, Tail};
 
 /// Probabilities are 11-bit fractions.
 const HALF: u16 = 1024;
-const TOP: u32 = 1 << 24;
 /// States up to this one follow a literal.
 const LITERAL_STATES: usize = 7;
 const MIN_MATCH: usize = 2;
@@ -20,108 +23,6 @@ const MIN_MATCH: usize = 2;
 const FIRST_LONG_SLOT: u32 = 14;
 
 const CORRUPT: Failure = Failure::Corrupt("invalid LZMA data");
-
-/// The range decoder.
-struct Range<'a> {
-    src: &'a [u8],
-    range: u32,
-    code: u32,
-    /// Bytes asked for beyond the end.
-    missing: u32,
-}
-
-impl<'a> Range<'a> {
-    fn new(src: &'a [u8]) -> Result<Self, Failure> {
-        let (head, src) = src
-            .split_first_chunk::<5>()
-            .ok_or(Failure::Corrupt("stream ends early"))?;
-        if head[0] != 0 {
-            return Err(CORRUPT);
-        }
-        Ok(Self {
-            src,
-            range: u32::MAX,
-            code: u32::from_be_bytes([head[1], head[2], head[3], head[4]]),
-            missing: 0,
-        })
-    }
-
-    #[inline(always)]
-    fn normalize(&mut self) {
-        if self.range < TOP {
-            let byte = match self.src.split_first() {
-                Some((byte, rest)) => {
-                    self.src = rest;
-                    *byte
-                }
-                None => {
-                    self.missing = self.missing.wrapping_add(1);
-                    0
-                }
-            };
-            self.range <<= 8;
-            self.code = self.code << 8 | u32::from(byte);
-        }
-    }
-
-    #[inline(always)]
-    fn bit(&mut self, slot: &mut u16) -> bool {
-        self.normalize();
-        let p = u32::from(*slot);
-        let bound = (self.range >> 11).wrapping_mul(p);
-        if self.code < bound {
-            self.range = bound;
-            *slot = p.wrapping_add(2048u32.wrapping_sub(p) >> 5) as u16;
-            false
-        } else {
-            self.range = self.range.wrapping_sub(bound);
-            self.code = self.code.wrapping_sub(bound);
-            *slot = p.wrapping_sub(p >> 5) as u16;
-            true
-        }
-    }
-
-    /// A number of `N.ilog2()` bits, highest first.
-    #[inline(always)]
-    fn tree<const N: usize>(&mut self, probs: &mut [u16; N]) -> usize {
-        let mut m = 1;
-        for _ in 0..N.ilog2() {
-            m = m << 1 | usize::from(self.bit(&mut probs[m & (N - 1)]));
-        }
-        m & (N - 1)
-    }
-
-    /// A number of `bits` bits, lowest first.
-    #[inline(always)]
-    fn reverse_tree(&mut self, probs: &mut [u16], bits: u32) -> u32 {
-        let mut m = 1;
-        let mut value = 0;
-        for i in 0..bits {
-            let bit = match probs.get_mut(m) {
-                Some(slot) => self.bit(slot),
-                None => false,
-            };
-            m = m << 1 | usize::from(bit);
-            value |= u32::from(bit) << i;
-        }
-        value
-    }
-
-    #[inline(always)]
-    fn direct(&mut self, bits: u32) -> u32 {
-        let mut value = 0;
-        for _ in 0..bits {
-            self.normalize();
-            self.range >>= 1;
-            let bit = self.code >= self.range;
-            if bit {
-                self.code = self.code.wrapping_sub(self.range);
-            }
-            value = value << 1 | u32::from(bit);
-        }
-        value
-    }
-}
 
 struct Lengths {
     choice: [u16; 2],
@@ -140,13 +41,14 @@ impl Lengths {
 
     #[inline(always)]
     fn read(&mut self, rc: &mut Range<'_>, pos_state: usize) -> usize {
-        if !rc.bit(&mut self.choice[0]) {
-            rc.tree(&mut self.low[pos_state & 15]) + MIN_MATCH
+        let (probs, least) = if !rc.bit(&mut self.choice[0]) {
+            (&mut self.low[pos_state & 15], MIN_MATCH)
         } else if !rc.bit(&mut self.choice[1]) {
-            rc.tree(&mut self.mid[pos_state & 15]) + MIN_MATCH + 8
+            (&mut self.mid[pos_state & 15], MIN_MATCH + 8)
         } else {
-            rc.tree(&mut self.high) + MIN_MATCH + 16
-        }
+            return rc.tree(&mut self.high) + MIN_MATCH + 16;
+        };
+        rc.short_tree(probs) + least
     }
 }
 
@@ -161,8 +63,8 @@ struct Probs {
     slots: [[u16; 64]; 4],
     special: [u16; 128],
     align: [u16; 16],
-    lengths: Lengths,
-    rep_lengths: Lengths,
+    /// Of matches with a new distance, and with a repeated one.
+    lengths: [Lengths; 2],
 }
 
 impl Probs {
@@ -176,27 +78,26 @@ impl Probs {
         slots: [[HALF; 64]; 4],
         special: [HALF; 128],
         align: [HALF; 16],
-        lengths: Lengths::NEW,
-        rep_lengths: Lengths::NEW,
+        lengths: [Lengths::NEW; 2],
     };
 
     /// The distance of a match, less one; `u32::MAX` is the end marker.
     #[inline(always)]
-    fn distance(&mut self, rc: &mut Range<'_>, len: usize) -> Result<u32, Failure> {
-        let slot = rc.tree(&mut self.slots[(len - MIN_MATCH).min(3)]) as u32;
+    fn distance(&mut self, rc: &mut Range<'_>, len: usize) -> u32 {
+        let slot = rc.short_tree(&mut self.slots[(len - MIN_MATCH).min(3)]) as u32;
         if slot < 4 {
-            return Ok(slot);
+            return slot;
         }
         let bits = (slot >> 1) - 1;
         let base = (2 | slot & 1) << bits;
-        Ok(if slot < FIRST_LONG_SLOT {
-            let at = (base - slot) as usize;
-            base + rc.reverse_tree(self.special.get_mut(at..).ok_or(CORRUPT)?, bits)
+        let low = if slot < FIRST_LONG_SLOT {
+            let offset = (base - slot) as usize;
+            rc.reverse_tree(&mut self.special, offset, bits)
         } else {
             let high = rc.direct(bits - 4) << 4;
-            base.wrapping_add(high)
-                .wrapping_add(rc.reverse_tree(&mut self.align, 4))
-        })
+            rc.short_reverse_tree(&mut self.align).wrapping_add(high)
+        };
+        base.wrapping_add(low)
     }
 }
 
@@ -268,7 +169,39 @@ impl Decoder {
         want_marker: bool,
     ) -> Result<Stop, Failure> {
         let out = out.get_mut(..limit).ok_or(CORRUPT)?;
-        let mut rc = Range::new(src)?;
+        let (head, src) = src.split_first_chunk::<5>().ok_or(EARLY)?;
+        if head[0] != 0 {
+            return Err(CORRUPT);
+        }
+        let tail = Tail::new(src);
+        let mut input = Input::new(src, &tail);
+        let code = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
+        let out = out.get_mut(dictionary..).ok_or(CORRUPT)?;
+        let start = start.checked_sub(dictionary).ok_or(CORRUPT)?;
+        let (rc, pos, marker) = self.symbols(code, &mut input, out, start, want_marker)?;
+        Ok(Stop {
+            pos: dictionary + pos,
+            marker,
+            clean: rc.finish(&input)?,
+        })
+    }
+
+    /// The loop over symbols, in `out` from `start` on; `out` begins with the dictionary. Returns the range decoder, the end
+    /// of the output, and whether the marker was read.
+    ///
+    /// The linker script puts it at the start of a page, because an emulator jumps from page to page by a slow way; rare
+    /// loops over bits are not unrolled for the same reason. The range decoder is made here and not handed in, so that it
+    /// stays in registers.
+    #[inline(never)]
+    fn symbols<'a>(
+        &mut self,
+        code: u32,
+        input: &mut Input<'a>,
+        out: &mut [u8],
+        start: usize,
+        want_marker: bool,
+    ) -> Result<(Range<'a>, usize, bool), Failure> {
+        let mut rc = Range::new(input, code)?;
         let probs = &mut *self.probs;
         let literals = &mut self.literals[..];
         let (lc, lp_mask, pb_mask) = (self.lc, self.lp_mask, self.pb_mask);
@@ -276,63 +209,56 @@ impl Decoder {
         let [mut rep0, mut rep1, mut rep2, mut rep3] = self.reps;
         let mut pos = start;
         let mut marker = false;
-        while pos < out.len() {
-            let pos_state = (pos - dictionary) & pb_mask & 15;
+        // Only the marker may follow a full output.
+        let end = if want_marker { usize::MAX } else { out.len() };
+        while pos < end {
+            rc.start_symbol(input)?;
+            let pos_state = pos & pb_mask & 15;
             if !rc.bit(&mut probs.is_match[state & 15][pos_state]) {
-                let previous = if pos > dictionary { out[pos - 1] } else { 0 };
-                let index =
-                    (((pos - dictionary) & lp_mask) << lc) + (usize::from(previous) >> (8 - lc));
-                let probs = &mut literals[index];
-                let mut symbol = 1usize;
+                let previous = out.get(pos.wrapping_sub(1)).map_or(0, |byte| *byte);
+                let index = ((pos & lp_mask) << lc) + (usize::from(previous) >> (8 - lc));
+                let probs = literals.get_mut(index).ok_or(CORRUPT)?;
+                let mut symbol = 1u32;
                 if state < LITERAL_STATES {
-                    for _ in 0..8 {
-                        symbol = symbol << 1 | usize::from(rc.bit(&mut probs[symbol & 0xff]));
-                    }
                     state = state.saturating_sub(3);
+                    for _ in 0..8 {
+                        let zero = rc.zero(&mut probs[symbol as usize & 0xff]);
+                        symbol = (symbol << 1 | 1).wrapping_add(zero);
+                    }
                 } else {
-                    let mut matched = usize::from(
-                        *out.get(pos.wrapping_sub(rep0 as usize + 1))
-                            .ok_or(CORRUPT)?,
-                    );
+                    state = state.wrapping_sub(if state < 10 { 3 } else { 6 });
+                    // The byte that a longer match would have given picks among three trees until a bit differs.
+                    let at = pos.wrapping_sub(rep0 as usize).wrapping_sub(1);
+                    let mut matched = u32::from(*out.get(at).ok_or(CORRUPT)?);
                     let mut offset = 0x100;
                     for _ in 0..8 {
                         matched <<= 1;
                         let match_bit = matched & offset;
-                        let index = offset + match_bit + symbol;
-                        if rc.bit(&mut probs[index & 0x3ff]) {
-                            symbol = symbol << 1 | 1;
-                            offset &= match_bit;
-                        } else {
-                            symbol <<= 1;
-                            offset &= !match_bit;
-                        }
+                        let index = offset.wrapping_add(match_bit).wrapping_add(symbol);
+                        let zero = rc.zero(&mut probs[index as usize & 0x3ff]);
+                        symbol = (symbol << 1 | 1).wrapping_add(zero);
+                        offset &= match_bit ^ zero;
                     }
-                    state -= if state < 10 { 3 } else { 6 };
                 }
-                out[pos] = symbol as u8;
-                pos += 1;
+                let Some(to) = out.get_mut(pos) else {
+                    break;
+                };
+                *to = symbol as u8;
+                pos = pos.wrapping_add(1);
                 continue;
             }
-            let len;
-            if !rc.bit(&mut probs.is_rep[state & 15]) {
-                (rep3, rep2, rep1) = (rep2, rep1, rep0);
-                len = probs.lengths.read(&mut rc, pos_state);
-                rep0 = probs.distance(&mut rc, len)?;
-                state = if state < LITERAL_STATES { 7 } else { 10 };
-                if rep0 == u32::MAX {
-                    marker = true;
+            let repeated = rc.bit(&mut probs.is_rep[state & 15]);
+            if repeated {
+                if pos >= out.len() {
                     break;
                 }
-            } else {
                 if !rc.bit(&mut probs.is_rep0[state & 15]) {
                     if !rc.bit(&mut probs.is_rep0_long[state & 15][pos_state]) {
                         state = if state < LITERAL_STATES { 9 } else { 11 };
-                        let distance = rep0 as usize + 1;
-                        if distance > pos - dictionary {
-                            return Err(CORRUPT);
-                        }
-                        out[pos] = out[pos - distance];
-                        pos += 1;
+                        let at = pos.wrapping_sub(rep0 as usize).wrapping_sub(1);
+                        let byte = *out.get(at).ok_or(CORRUPT)?;
+                        *out.get_mut(pos).ok_or(CORRUPT)? = byte;
+                        pos = pos.wrapping_add(1);
                         continue;
                     }
                 } else {
@@ -351,36 +277,23 @@ impl Decoder {
                     rep1 = rep0;
                     rep0 = distance;
                 }
-                len = probs.rep_lengths.read(&mut rc, pos_state);
-                state = if state < LITERAL_STATES { 8 } else { 11 };
             }
-            let distance = rep0 as usize + 1;
-            if distance > pos - dictionary || len > out.len() - pos {
-                return Err(CORRUPT);
+            // Hidden from the compiler, which would make the code twice.
+            let kind = black_box(usize::from(repeated));
+            let len = probs.lengths[kind & 1].read(&mut rc, pos_state);
+            state = if state < LITERAL_STATES { 7 } else { 10 } + kind;
+            if !repeated {
+                (rep3, rep2, rep1) = (rep2, rep1, rep0);
+                rep0 = probs.distance(&mut rc, len);
+                if rep0 == u32::MAX {
+                    marker = true;
+                    break;
+                }
             }
-            copy_match(out, pos, distance, len);
-            pos += len;
+            pos = copy_match(out, pos, rep0 as usize + 1, len).ok_or(CORRUPT)?;
         }
-        if want_marker && !marker {
-            // The output is full: only the marker may follow.
-            let pos_state = (pos - dictionary) & pb_mask & 15;
-            marker = rc.bit(&mut probs.is_match[state & 15][pos_state])
-                && !rc.bit(&mut probs.is_rep[state & 15])
-                && {
-                    let len = probs.lengths.read(&mut rc, pos_state);
-                    probs.distance(&mut rc, len)? == u32::MAX
-                };
-        }
-        rc.normalize();
         self.state = state;
         self.reps = [rep0, rep1, rep2, rep3];
-        if rc.missing > 0 {
-            return Err(Failure::Corrupt("stream ends early"));
-        }
-        Ok(Stop {
-            pos,
-            marker,
-            clean: rc.code == 0 && rc.src.is_empty(),
-        })
+        Ok((rc, pos, marker))
     }
 }

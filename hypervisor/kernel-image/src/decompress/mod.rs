@@ -12,6 +12,7 @@ mod xz;
 mod zstd;
 
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::fmt;
 
 use crate::KernelError;
@@ -110,27 +111,57 @@ pub fn decompress(format: Format, stream: &[u8], size: u64) -> Result<Vec<u8>, K
     }
 }
 
-/// Copies `len` bytes of output from `distance` back. Both have been checked. May write up to 7 bytes too many, which are
-/// overwritten later.
+/// Copies `len` bytes of output from `distance` back. May write up to 7 bytes too many, which are overwritten later. Returns
+/// the end of the copy; `None` if it reaches over the output's start or end, or the distance is 0.
 #[inline(always)]
-fn copy_match(out: &mut [u8], pos: usize, distance: usize, len: usize) {
-    let end = pos + len;
-    if distance >= 8 && end + 8 <= out.len() {
-        let mut to = pos;
-        let mut from = pos - distance;
-        while to < end {
-            let mut word = [0; 8];
-            word.copy_from_slice(&out[from..from + 8]);
-            out[to..to + 8].copy_from_slice(&word);
-            to += 8;
-            from += 8;
-        }
-    } else if distance == 1 {
-        let byte = out[pos - 1];
-        out[pos..end].fill(byte);
-    } else {
-        for at in pos..end {
-            out[at] = out[at - distance];
+fn copy_match(out: &mut [u8], pos: usize, distance: usize, len: usize) -> Option<usize> {
+    let end = pos.wrapping_add(len);
+    let from = pos.checked_sub(distance)?;
+    if distance < 8 || end.wrapping_add(8) > out.len() {
+        return copy_near(out, pos, distance, end);
+    }
+    // Cells, since the two parts overlap if bytes repeat; words, since they are eight or more apart.
+    let cells = Cell::from_mut(out).as_slice_of_cells();
+    let round = len.wrapping_add(7) & !7;
+    let words = |at: usize| {
+        let cells = cells.get(at..at.wrapping_add(round))?;
+        Some(cells.as_chunks::<8>().0.iter())
+    };
+    for (from, to) in words(from)?.zip(words(pos)?) {
+        let word = u64::from_le_bytes(from.each_ref().map(Cell::get));
+        for (to, byte) in to.iter().zip(word.to_le_bytes()) {
+            to.set(byte);
         }
     }
+    Some(end)
+}
+
+/// The same near the output's end, or where the bytes repeat within eight.
+#[inline(never)]
+fn copy_near(out: &mut [u8], pos: usize, distance: usize, end: usize) -> Option<usize> {
+    if distance == 0 {
+        return None;
+    }
+    if distance < 8
+        && end.wrapping_add(8) <= out.len()
+        && let Some(last) = out.get(..pos)?.last_chunk()
+    {
+        // A word of what repeats, and how much of it is whole.
+        let mut bits = 8 * distance;
+        let mut word = u64::from_le_bytes(*last) >> (64 - bits);
+        while bits < 64 {
+            word |= word << bits;
+            bits *= 2;
+        }
+        let step = [8, 8, 8, 6, 8, 5, 6, 7][distance & 7];
+        let rest = out.get_mut(pos..end.wrapping_add(8))?;
+        for to in (0..end.wrapping_sub(pos)).step_by(step) {
+            *rest.get_mut(to..)?.first_chunk_mut()? = word.to_le_bytes();
+        }
+        return Some(end);
+    }
+    for to in pos..end {
+        *out.get_mut(to)? = *out.get(to.checked_sub(distance)?)?;
+    }
+    Some(end)
 }

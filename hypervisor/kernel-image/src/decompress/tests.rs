@@ -224,6 +224,29 @@ proptest! {
     }
 
     #[test]
+    fn matches_are_copied_as_byte_by_byte(
+        mut out in prop::collection::vec(any::<u8>(), 1..400),
+        pos in 0usize..420,
+        distance in prop_oneof![0usize..20, 0usize..400],
+        len in 2usize..280,
+    ) {
+        let end = pos + len;
+        let fits = distance > 0 && distance <= pos && end <= out.len();
+        let before = out.clone();
+        let copied = super::copy_match(&mut out, pos, distance, len);
+        prop_assert_eq!(copied, fits.then_some(end));
+        if fits {
+            let mut wanted = before.clone();
+            for at in pos..end {
+                wanted[at] = wanted[at - distance];
+            }
+            prop_assert_eq!(&out[..end], &wanted[..end]);
+            let after = (end + 7).min(out.len());
+            prop_assert_eq!(&out[after..], &before[after..]);
+        }
+    }
+
+    #[test]
     fn any_bytes_after_the_magic_never_panic(
         format in prop::sample::select(vec![
             Format::Gzip, Format::Xz, Format::Zstd, Format::Lz4, Format::Lzma, Format::Bzip2,

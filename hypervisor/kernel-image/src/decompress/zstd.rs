@@ -413,8 +413,7 @@ impl State {
             if distance == 0 || distance > pos - start {
                 return Err(BAD_SEQUENCE);
             }
-            copy_match(out, pos, distance, match_len);
-            pos += match_len;
+            pos = copy_match(out, pos, distance, match_len).ok_or(BAD_SEQUENCE)?;
         }
         if !bits.finished() {
             return Err(BAD_SEQUENCE);
