@@ -9,6 +9,7 @@ pub mod bits;
 mod call;
 pub mod domctl;
 pub mod evtchn;
+mod failed;
 pub mod fake;
 pub mod foreign;
 pub mod gntdev;
@@ -20,3 +21,5 @@ pub mod page;
 pub mod xen;
 pub mod xenstore;
 pub mod xsd;
+
+pub use failed::{Failed, errno_of};

@@ -20,6 +20,7 @@ pub use pool::{Pool, PoolParameters, Weight};
 pub use vcpu::Affinity;
 pub use version::Version;
 
+use crate::failed::{Named, errno_of};
 use crate::hypercalls::{Call, Hypercalls, Privcmd, Slot};
 use std::cell::Cell;
 use std::io;
@@ -40,7 +41,7 @@ const SYSCTL_U: usize = 8;
 
 /// A hypervisor to ask.
 pub struct Xen {
-    calls: Box<dyn Hypercalls>,
+    calls: Named,
     domctl: Cell<Option<u32>>,
     sysctl: Cell<Option<u32>>,
     cpus: Cell<Option<u32>>,
@@ -58,7 +59,7 @@ impl Xen {
     /// Another one, for tests.
     pub fn new(calls: Box<dyn Hypercalls>) -> Xen {
         Xen {
-            calls,
+            calls: Named(calls),
             domctl: Cell::new(None),
             sysctl: Cell::new(None),
             cpus: Cell::new(None),
@@ -155,7 +156,7 @@ fn negotiate<T>(
     let mut refused = io::Error::from(io::ErrorKind::PermissionDenied);
     for version in first.into_iter().chain(others) {
         match call(version) {
-            Err(e) if e.raw_os_error() == Some(Errno::EACCES as i32) => refused = e,
+            Err(e) if is(&e, Errno::EACCES) => refused = e,
             other => {
                 known.set(Some(version));
                 return other;
@@ -185,7 +186,7 @@ fn bitmap(set: &BitSet) -> CtlBitmap {
 
 /// Whether a call failed with this error.
 fn is(error: &io::Error, errno: Errno) -> bool {
-    error.raw_os_error() == Some(errno as i32)
+    errno_of(error) == Some(errno as i32)
 }
 
 /// An error of the hypervisor's kind.

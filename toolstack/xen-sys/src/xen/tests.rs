@@ -40,7 +40,7 @@ fn each_version_is_found_and_a_missing_domain_is_missing_in_all() {
 #[test]
 fn an_unknown_version_is_an_error() {
     let (_, xen) = machine(|m| (m.domctl, m.sysctl) = (0x40, 0x40));
-    let errno = |e: std::io::Error| e.raw_os_error();
+    let errno = |e: std::io::Error| crate::errno_of(&e);
     assert_eq!(
         errno(xen.physinfo().unwrap_err()),
         Some(Errno::EACCES as i32)

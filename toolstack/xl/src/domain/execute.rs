@@ -87,7 +87,7 @@ pub fn execute(sys: &mut impl System, plan: &[Step], job: Job<'_>) -> Result<Dom
 
 fn say(result: io::Result<()>) -> Outcome {
     result.map_err(|e| {
-        Failure::new(match e.raw_os_error() {
+        Failure::new(match xen_sys::errno_of(&e) {
             Some(n) if n == Errno::ENOMEM as i32 => {
                 "not enough free memory; 'xl info' says how much there is, 'xl list' who has it"
                     .into()

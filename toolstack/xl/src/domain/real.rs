@@ -55,7 +55,7 @@ impl System for Real {
 
     fn destroy(&mut self, domid: DomId) -> io::Result<()> {
         match self.xen.destroy(domid) {
-            Err(e) if e.raw_os_error() == Some(Errno::ESRCH as i32) => Ok(()),
+            Err(e) if xen_sys::errno_of(&e) == Some(Errno::ESRCH as i32) => Ok(()),
             other => other,
         }
     }

@@ -141,7 +141,7 @@ pub fn destroy(sys: &mut impl System, domid: DomId, uuid: &str) -> Outcome {
             first = result;
         }
     };
-    let gone = |e: &std::io::Error| e.raw_os_error() == Some(Errno::ESRCH as i32);
+    let gone = |e: &std::io::Error| xen_sys::errno_of(e) == Some(Errno::ESRCH as i32);
     match sys.pause(domid) {
         Err(e) if !gone(&e) => note(Err(Failure::new(format!("cannot pause it: {e}")))),
         _ => {}
