@@ -84,7 +84,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    fn empty() -> Disk {
+    /// A writable raw disk without a name.
+    pub fn empty() -> Disk {
         Disk {
             target: String::new(),
             format: Format::Raw,

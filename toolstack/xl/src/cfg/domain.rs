@@ -156,6 +156,14 @@ impl Default for Actions {
     }
 }
 
+/// Whether a domain can be called so: commands take digits for a number, and the store takes slashes for directories.
+pub fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 255
+        && !name.contains('/')
+        && !name.bytes().all(|b| b.is_ascii_digit())
+}
+
 /// As text with hyphens.
 pub fn uuid_text(uuid: [u8; 16]) -> String {
     let hex: String = uuid.iter().map(|b| format!("{b:02x}")).collect();

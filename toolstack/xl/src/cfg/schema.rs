@@ -1,6 +1,6 @@
 //! Settings to a domain's config: names, types, ranges, defaults.
 
-use super::domain::{Action, Actions, DomainConfig, Limits, Time, parse_uuid};
+use super::domain::{Action, Actions, DomainConfig, Limits, Time, is_name, parse_uuid};
 use super::parser::Setting;
 use super::pins::{self, CpuList};
 use super::reader::{Reader, Result};
@@ -24,7 +24,7 @@ pub(super) fn domain(
         Some(name) => name,
         None => return r.error(Pos::FILE, "the domain has no name: add name=\"...\""),
     };
-    if name.contains('/') || name.bytes().all(|b| b.is_ascii_digit()) || name.len() > 255 {
+    if !is_name(&name) {
         let message = format!("'{name}' is no name of a domain: no '/', not only digits");
         return r.error(pos, message);
     }

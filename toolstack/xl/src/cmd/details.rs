@@ -3,6 +3,7 @@
 use super::failure::{Outcome, Result};
 use super::host::Host;
 use super::{list, output};
+use crate::domain::live;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use xen_sys::xen::Domain;
@@ -62,6 +63,9 @@ fn config(host: &mut Host, domain: &Domain) -> Value {
     let target = target.unwrap_or(domain.memory_kib());
     b_info.insert("target_memkb".into(), target.into());
     b_info.insert("max_memkb".into(), most.unwrap_or(target).into());
+    if domid != 0 {
+        live::merge_devices(&mut host.store, domain.id(), &mut config);
+    }
     Value::Object(config)
 }
 

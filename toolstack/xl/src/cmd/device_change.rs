@@ -8,6 +8,7 @@ use super::{Args, Command, Context, Opt, output};
 use crate::cfg::{disk, vif};
 use crate::device::{self, Device, Node};
 use crate::domain::execute::write_nodes;
+use crate::domain::{json, kept, live};
 use crate::hotplug::{self, Ready};
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -97,8 +98,8 @@ fn show(kind: &str, device: &Device, nodes: &[Node]) -> Outcome {
     output::print(&format!("{kind}: {}", output::to_json(&all)?))
 }
 
-/// Adds a device; if nobody serves it, nothing is left of it.
-fn attach(host: &mut Host, what: &str, device: &Device, nodes: &[Node]) -> Outcome {
+/// Adds a device, `entry` in the kept config; if nobody serves it, nothing is left of it.
+fn attach(host: &mut Host, what: &str, device: &Device, nodes: &[Node], entry: Value) -> Outcome {
     let domid = device.domid;
     let taken = hotplug::numbers(&mut host.store, domid, device.kind)?;
     if taken.contains(&device.devid) {
@@ -113,7 +114,29 @@ fn attach(host: &mut Host, what: &str, device: &Device, nodes: &[Node]) -> Outco
         hotplug::close(&mut host.store, device, GOING)?;
         hotplug::remove(&mut host.store, device)?;
     }
-    added.map_err(|f| f.context(format!("cannot add {what} to domain {}", domid.0)))
+    added.map_err(|f| f.context(format!("cannot add {what} to domain {}", domid.0)))?;
+    keep(host, device, Some(entry))
+}
+
+/// Notes in the config that libxl's tools read that a device came (with its entry) or went.
+fn keep(host: &mut Host, device: &Device, entry: Option<Value>) -> Outcome {
+    let Some(domain) = host.xen.domain(device.domid)? else {
+        return Ok(());
+    };
+    let list = if device.kind == "vif" {
+        "nics"
+    } else {
+        "disks"
+    };
+    let changed = kept::change(device.domid, &domain.uuid(), |config| match entry {
+        Some(entry) => live::put(config, list, device.devid, entry),
+        None => live::drop_device(config, list, device.devid),
+    });
+    changed.map_err(|e| {
+        Failure::new(format!(
+            "the device is as it should be, but the kept config is not: {e}"
+        ))
+    })
 }
 
 fn connect(host: &mut Host, device: &Device, nodes: &[Node]) -> Outcome {
@@ -155,7 +178,8 @@ fn network_attach(context: &Context, args: &Args) -> Outcome {
     if context.dry_run {
         return show("vif", &device, &nodes);
     }
-    attach(host, &format!("interface {devid}"), &device, &nodes)
+    let entry = json::nic(&config);
+    attach(host, &format!("interface {devid}"), &device, &nodes, entry)
 }
 
 fn block_attach(context: &Context, args: &Args) -> Outcome {
@@ -176,7 +200,8 @@ fn block_attach(context: &Context, args: &Args) -> Outcome {
     if context.dry_run {
         return show("disk", &device, &nodes);
     }
-    attach(host, &format!("disk {}", config.vdev), &device, &nodes)
+    let what = format!("disk {}", config.vdev);
+    attach(host, &what, &device, &nodes, json::disk(&config))
 }
 
 #[cfg(not(test))]
@@ -218,7 +243,8 @@ fn detach(host: &mut Host, found: &device_list::Device, patience: Duration) -> O
             eprintln!("xl: {failure}");
         }
     }
-    Ok(hotplug::remove(&mut host.store, &device)?)
+    hotplug::remove(&mut host.store, &device)?;
+    keep(host, &device, None)
 }
 
 fn unknown(word: &str) -> Failure {

@@ -43,7 +43,6 @@ pub const ROWS: &[Command] = &[
     row("cd-eject", 2, true, "<Domain> <vdev>", "Empty a domain's CD drive"),
     row("button-press", 2, false, "<Domain> <Button>", "Press a power or sleep button of a domain"),
     row("sched-rtds", 0, false, "[-d <Domain> [-v[=VCPUID/all]] [-p[=PERIOD]] [-b[=BUDGET]]]", "Show or set parameters of the rtds scheduler"),
-    row("rename", 2, false, "<Domain> <NewDomainName>", "Give a domain another name"),
     row("set-parameters", 1, false, "<Params>", "Set the hypervisor's parameters"),
     row("channel-list", 1, false, "<Domain(s)>", "Show the channels of domains"),
     row("vtpm-list", 1, false, "<Domain(s)>", "Show the TPMs of domains"),

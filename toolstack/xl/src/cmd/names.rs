@@ -1,7 +1,9 @@
-//! `domid`, `domname`, `uptime`.
+//! `domid`, `domname`, `rename`, `uptime`.
 
 use super::host::{Host, Report, Versioned};
 use super::{Args, Command, Context, Failure, Opt, Outcome};
+use crate::cfg::domain::is_name;
+use crate::domain::kept;
 use serde_json::json;
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,6 +29,15 @@ pub const ROWS: &[Command] = &[
         min: 1,
         dry_run: false,
         run: domname,
+    },
+    Command {
+        name: "rename",
+        options: &[],
+        usage: "<Domain> <NewDomainName>",
+        help: "Give a domain another name",
+        min: 2,
+        dry_run: false,
+        run: rename,
     },
     Command {
         name: "uptime",
@@ -69,6 +80,44 @@ fn domname(context: &Context, args: &Args) -> Outcome {
     })?;
     let value = Versioned::new(json!({ "domid": domid, "name": name }));
     Report::new(format!("{name}\n"), &value)?.print(context)
+}
+
+fn rename(_: &Context, args: &Args) -> Outcome {
+    let (word, new) = (&args.words[0], &args.words[1]);
+    if !is_name(new) {
+        return Err(Failure::new(format!(
+            "Can't rename domain '{word}': '{new}' is no name of a domain: no '/', not only digits"
+        )));
+    }
+    let host = &mut Host::open()?;
+    let domid = host.domain(word)?.id();
+    let uuid = host.domain(word)?.uuid();
+    let taken = super::domain_arg::find(&mut host.store, new);
+    if let Some(other) = taken.ok().filter(|other| *other != domid) {
+        return Err(Failure::new(format!(
+            "Can't rename domain '{word}': domain {} is called '{new}' already",
+            other.0
+        )));
+    }
+    let vm = host.read(&format!("/local/domain/{}/vm", domid.0));
+    host.store.transaction(|store, tx| {
+        let path = format!("/local/domain/{}/name", domid.0);
+        store.write(tx, &path, new.as_bytes())?;
+        if let Some(vm) = &vm {
+            store.write(tx, &format!("{vm}/name"), new.as_bytes())?;
+        }
+        Ok(())
+    })?;
+    let kept = kept::change(domid, &uuid, |config| {
+        if let Some(c_info) = config.get_mut("c_info").and_then(|c| c.as_object_mut()) {
+            c_info.insert("name".into(), new.clone().into());
+        }
+    });
+    kept.map_err(|e| {
+        Failure::new(format!(
+            "it has its new name, but the kept config is not up to date: {e}"
+        ))
+    })
 }
 
 fn uptime(context: &Context, args: &Args) -> Outcome {
@@ -148,6 +197,28 @@ mod tests {
             assert_eq!(run(line).0, 1, "{line}");
         }
         assert_eq!(run("domid").0, 2);
+    }
+
+    #[test]
+    fn a_domain_gets_another_name() {
+        let f = Fixture::new();
+        printed("rename web shop");
+        assert_eq!(printed("domid shop"), "3\n");
+        let vm = "/vm/11111111-1111-1111-1111-111111111111/name";
+        assert_eq!(f.store.get(vm).unwrap(), "shop");
+        printed("rename 3 web");
+        printed("rename web web");
+        for (line, part) in [
+            ("rename web old", "domain 12 is called 'old' already"),
+            ("rename web 77", "no name of a domain"),
+            ("rename web a/b", "no name of a domain"),
+            ("rename nobody x", "invalid domain identifier"),
+        ] {
+            let (code, text) = run(line);
+            assert!(code == 1 && text.contains(part), "{line}: {text}");
+        }
+        assert_eq!(run("rename web").0, 2);
+        assert_eq!(printed("domname 3"), "web\n");
     }
 
     #[test]

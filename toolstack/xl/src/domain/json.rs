@@ -112,7 +112,8 @@ pub fn text(c: &DomainConfig) -> Result<String> {
     })
 }
 
-fn disk(d: &Disk) -> Value {
+/// A disk in its list.
+pub fn disk(d: &Disk) -> Value {
     let mut out = json!({
         "pdev_path": d.target,
         "vdev": d.vdev,
@@ -137,7 +138,8 @@ fn disk(d: &Disk) -> Value {
     out
 }
 
-fn nic(v: &Vif) -> Value {
+/// An interface in its list.
+pub fn nic(v: &Vif) -> Value {
     let mut out = json!({ "devid": v.devid.unwrap_or_default() });
     put(&mut out, "mac", v.mac.map(mac_text).as_ref());
     put(&mut out, "bridge", v.bridge.as_ref());

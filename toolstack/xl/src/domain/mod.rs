@@ -2,6 +2,8 @@
 
 pub mod execute;
 pub mod json;
+pub mod kept;
+pub mod live;
 pub mod monitor;
 pub mod nodes;
 pub mod plan;

@@ -1,5 +1,6 @@
 //! What stays behind after `create`: a process for each domain that waits for its end and does what the config says then.
 
+use super::live;
 use super::real::Real;
 use super::system::System;
 use super::teardown::{self, userdata};
@@ -22,6 +23,8 @@ pub const COMMAND: &str = "-monitor";
 const DUMPS: &str = "/var/lib/xen/dump";
 /// Where monitors write.
 const LOGS: &str = "/var/log/xen";
+/// How long xenstored may be away.
+const RETURN: Duration = Duration::from_secs(300);
 /// A domain that asks to be restarted sooner than that is not restarted: it would for ever (libxl's rule is the same).
 const SOONEST: Duration = Duration::from_secs(2);
 
@@ -96,7 +99,12 @@ pub fn run(sys: &mut Real, first: DomId) -> Outcome {
             return Ok(());
         };
         let Some(reason) = domain.shutdown_reason() else {
-            sys.store()?.event(Some(Duration::from_secs(30)))?;
+            if let Err(error) = sys.store()?.event(Some(Duration::from_secs(30))) {
+                // It may be started anew while the domain runs.
+                eprintln!("xenstored has gone away ({error}); waiting for it to come back");
+                sys.reconnect(RETURN)?;
+                sys.store()?.watch("@releaseDomain", token)?;
+            }
             continue;
         };
         match stopped(sys, &domain, reason, born)? {
@@ -121,6 +129,7 @@ fn stopped(sys: &mut Real, domain: &Domain, reason: u8, born: Instant) -> Result
         .map_err(|e| Failure::new(format!("the config of domain {} is lost: {e}", domid.0)))?;
     let parsed = cfg::parse("the kept config", &source, &[]);
     let mut config = parsed.map_err(|e| Failure::new(e.to_string()))?.config;
+    live::merge(sys.store()?, domid, &mut config);
     // Renamed meanwhile, perhaps.
     if let Some(name) = crate::cmd::domain_arg::name(sys.store()?, domid) {
         config.name = name;

@@ -42,6 +42,26 @@ impl Real {
     }
 }
 
+impl Real {
+    /// Connects to xenstored again, which may take a moment to come back.
+    ///
+    /// # Errors
+    /// If it has not come back in the given time.
+    pub fn reconnect(&mut self, patience: Duration) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            match crate::cmd::domain_arg::store() {
+                Ok(store) => {
+                    self.store = store;
+                    return Ok(());
+                }
+                Err(failure) if start.elapsed() >= patience => return Err(failure),
+                Err(_) => std::thread::sleep(Duration::from_millis(200)),
+            }
+        }
+    }
+}
+
 fn set(numbers: Option<&[u32]>, bound: u32) -> Option<BitSet> {
     let mut set = BitSet::new(bound);
     numbers?.iter().for_each(|n| set.insert(*n));
