@@ -4,6 +4,7 @@
 //! goes through `xen-sys`.
 #![forbid(unsafe_code)]
 
+pub mod bootloader;
 pub mod build;
 pub mod cfg;
 pub mod cmd;

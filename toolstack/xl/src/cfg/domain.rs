@@ -13,7 +13,9 @@ pub struct DomainConfig {
     pub uuid: Option<[u8; 16]>,
     /// Pool of CPUs, by name or number.
     pub pool: Option<String>,
-    /// Kernel file.
+    /// Program that finds the kernel on the first disk.
+    pub bootloader: Option<BootLoader>,
+    /// Kernel file; empty only if there is such a program.
     pub kernel: String,
     /// RAM disk file.
     pub ramdisk: Option<String>,
@@ -55,6 +57,15 @@ pub struct DomainConfig {
     pub msr_relaxed: bool,
     /// `oos`.
     pub oos: bool,
+}
+
+/// A program that finds a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BootLoader {
+    /// With or without a directory.
+    pub program: String,
+    /// Words for it.
+    pub args: Vec<String>,
 }
 
 /// Limits of a domain; `None`: the hypervisor's default.

@@ -1,6 +1,6 @@
 //! Settings to a domain's config: names, types, ranges, defaults.
 
-use super::domain::{Action, Actions, DomainConfig, Limits, Time, is_name, parse_uuid};
+use super::domain::{Action, Actions, BootLoader, DomainConfig, Limits, Time, is_name, parse_uuid};
 use super::parser::Setting;
 use super::pins::{self, CpuList};
 use super::reader::{Reader, Result};
@@ -35,10 +35,13 @@ pub(super) fn domain(
             None => return r.error(pos, format!("'{text}' is no UUID")),
         },
     };
-    let Some(kernel) = r.text("kernel")? else {
-        let message = "the domain has no kernel: add kernel=\"/boot/vmlinuz-...\"";
+    let (bootloader, loader_pos) = boot_loader(&mut r)?.unzip();
+    let kernel = r.text("kernel")?;
+    if kernel.is_none() && bootloader.is_none() {
+        let message = "the domain has no kernel: add kernel=\"/boot/vmlinuz-...\", or bootloader=\"pygrub\" if it is on the \
+                       domain's disk";
         return r.error(Pos::FILE, message);
-    };
+    }
     let memory = r.number("memory", (1, MEMORY))?.unwrap_or(32) << 10;
     let maxmem = match r.number_at("maxmem", (1, MEMORY))? {
         None => memory,
@@ -63,7 +66,8 @@ pub(super) fn domain(
         name,
         uuid,
         pool: r.text("pool")?,
-        kernel,
+        bootloader,
+        kernel: kernel.unwrap_or_default(),
         ramdisk: r.text("ramdisk")?,
         cmdline: command_line(&mut r)?,
         memory,
@@ -90,6 +94,12 @@ pub(super) fn domain(
         msr_relaxed: r.flag("msr_relaxed")?.unwrap_or(false),
         oos: r.flag("oos")?.unwrap_or(true),
     };
+    if let (Some(pos), true) = (loader_pos, config.disks.is_empty()) {
+        return r.error(
+            pos,
+            "'bootloader' looks for the kernel on the first disk: add disk=[\"...\"]",
+        );
+    }
     let sched = ["period", "slice", "latency", "extratime"];
     for name in sched {
         if let Some((_, pos)) = r.number_at(name, (0, u64::MAX))? {
@@ -138,26 +148,49 @@ fn kind(r: &mut Reader<'_>) -> Result<()> {
 
 /// Settings that would change the guest and cannot be honoured are errors, not warnings.
 fn unbuilt(r: &mut Reader<'_>) -> Result<()> {
+    const QEMU: &str = "only QEMU could serve it, which this toolstack does not start";
+    const NOBODY: &str = "nobody serves it here";
+    const PCI: &str = "PVH guests get no PCI devices, their ports and memory";
     let lists = [
-        "pci", "vfb", "vkb", "vtpm", "cpuid", "usbctrl", "usbdev", "p9", "pvcalls", "vdispl",
-        "vsnd", "channel", "virtio", "vnuma", "dtdev", "ioports", "irqs", "iomem", "vif2",
+        ("pci", PCI),
+        ("ioports", PCI),
+        ("irqs", PCI),
+        ("iomem", PCI),
+        ("vfb", QEMU),
+        ("vkb", QEMU),
+        ("p9", QEMU),
+        ("usbctrl", QEMU),
+        ("usbdev", QEMU),
+        ("virtio", QEMU),
+        ("channel", NOBODY),
+        ("pvcalls", NOBODY),
+        ("vdispl", NOBODY),
+        ("vsnd", NOBODY),
+        ("vtpm", NOBODY),
+        ("dtdev", "only guests on Arm have it"),
+        ("vif2", "'vif' is for all kinds of guests"),
+        ("cpuid", "it is not built yet"),
+        ("vnuma", "it is not built yet"),
     ];
-    for name in lists {
+    for (name, why) in lists {
         if let Some(value) = r.take(name)
             && !matches!(&value.kind, Kind::List(items) if items.is_empty())
         {
-            return r.error(
-                value.pos,
-                format!("'{name}' is not built yet: leave it out"),
-            );
+            return r.error(value.pos, format!("leave '{name}' out: {why}"));
         }
     }
-    for name in ["bootloader", "firmware", "init_seclabel"] {
+    for (name, instead) in [
+        (
+            "firmware",
+            "'kernel' may name the file of a boot program for PVH guests",
+        ),
+        ("init_seclabel", "the hypervisor has no Flask"),
+    ] {
         if let Some((_, pos)) = r.text_at(name)? {
-            let message = format!(
-                "'{name}' is not built yet: leave it out; 'kernel' names the kernel's file"
+            return r.error(
+                pos,
+                format!("'{name}' is not built: leave it out; {instead}"),
             );
-            return r.error(pos, message);
         }
     }
     for name in [
@@ -178,12 +211,32 @@ fn unbuilt(r: &mut Reader<'_>) -> Result<()> {
     if let Some((_, pos)) = r.text_at("seclabel")? {
         r.warn(pos, "'seclabel' has no effect: the hypervisor has no Flask");
     }
-    for name in ["bootloader_args", "device_model_args"] {
-        if let Some(value) = r.take(name) {
-            r.warn(value.pos, format!("'{name}' has no effect"));
-        }
+    if let Some(value) = r.take("device_model_args") {
+        r.warn(value.pos, "'device_model_args' has no effect");
     }
     Ok(())
+}
+
+/// The program that finds the kernel; its words are a list, or one string with blanks between them.
+fn boot_loader(r: &mut Reader<'_>) -> Result<Option<(BootLoader, Pos)>> {
+    let program = r.text_at("bootloader")?;
+    let one_string = r.is_text("bootloader_args");
+    let words = r.texts("bootloader_args")?;
+    let Some((program, pos)) = program else {
+        if let Some((_, pos)) = words.first() {
+            r.warn(*pos, "'bootloader_args' has no effect without 'bootloader'");
+        }
+        return Ok(None);
+    };
+    let args = match one_string {
+        true => words
+            .iter()
+            .flat_map(|(w, _)| w.split_whitespace())
+            .map(str::to_owned)
+            .collect(),
+        false => words.into_iter().map(|(w, _)| w).collect(),
+    };
+    Ok(Some((BootLoader { program, args }, pos)))
 }
 
 fn command_line(r: &mut Reader<'_>) -> Result<String> {

@@ -224,11 +224,11 @@ fn errors_name_the_place_and_the_cause() {
         ),
         (
             "pci=['01:00.0']",
-            "g.cfg:4:5: 'pci' is not built yet: leave it out",
+            "g.cfg:4:5: leave 'pci' out: PVH guests get no PCI devices, their ports and memory",
         ),
         (
             "bootloader='pygrub'",
-            "g.cfg:4:12: 'bootloader' is not built yet: leave it out; 'kernel' names the kernel's file",
+            "g.cfg:4:12: 'bootloader' looks for the kernel on the first disk: add disk=[\"...\"]",
         ),
         ("uuid='1-2'", "g.cfg:4:6: '1-2' is no UUID"),
         (

@@ -2,6 +2,7 @@
 
 use super::failure::Result;
 use super::{Args, Command, Context, Failure, Opt, Outcome, output};
+use crate::bootloader;
 use crate::build::{self, BuildError, Image};
 use crate::cfg::{self, DomainConfig, Parsed};
 use crate::domain::execute::{Job, execute};
@@ -168,25 +169,31 @@ fn phase(step: &Step) -> &'static str {
 pub struct Files {
     kernel: Vec<u8>,
     ramdisk: Option<Vec<u8>>,
+    /// What a boot loader says in place of the config's.
+    cmdline: Option<String>,
 }
 
 impl Files {
-    /// Reads and unpacks them.
+    /// Reads and unpacks them, or lets a boot loader find them; it may `talk` on this program's terminal.
     ///
     /// # Errors
     /// Which file cannot be used, and why.
-    pub fn read(config: &DomainConfig) -> Result<Files> {
+    pub fn read(config: &DomainConfig, talk: bool) -> Result<Files> {
+        if let Some(loader) = &config.bootloader {
+            let found = bootloader::run(config, loader, talk)?;
+            return Ok(Files {
+                kernel: unpack(&found.kernel, &loader.program)?,
+                ramdisk: found.ramdisk,
+                cmdline: Some(found.cmdline),
+            });
+        }
         let read = |path: &str| {
             std::fs::read(path).map_err(|e| Failure::with_code(INVALID, format!("{path}: {e}")))
         };
-        let file = read(&config.kernel)?;
-        let unpacked = KernelFile::parse(&file).and_then(KernelFile::unpack);
-        let kernel = unpacked
-            .map(Cow::into_owned)
-            .map_err(|e| Failure::with_code(INVALID, format!("{}: {e}", config.kernel)))?;
         Ok(Files {
-            kernel,
+            kernel: unpack(&read(&config.kernel)?, &config.kernel)?,
             ramdisk: config.ramdisk.as_deref().map(read).transpose()?,
+            cmdline: None,
         })
     }
 
@@ -198,7 +205,7 @@ impl Files {
         let parts = build::Parts {
             kernel: &self.kernel,
             ramdisk: self.ramdisk.as_deref(),
-            cmdline: &config.cmdline,
+            cmdline: self.cmdline.as_deref().unwrap_or(&config.cmdline),
             memory: config.memory << 10,
             vcpus: config.maxvcpus,
         };
@@ -210,6 +217,13 @@ impl Files {
             Failure::with_code(INVALID, format!("{place}: {e}"))
         })
     }
+}
+
+fn unpack(file: &[u8], name: &str) -> Result<Vec<u8>> {
+    let unpacked = KernelFile::parse(file).and_then(KernelFile::unpack);
+    unpacked
+        .map(Cow::into_owned)
+        .map_err(|e| Failure::with_code(INVALID, format!("{name}: {e}")))
 }
 
 fn create(context: &Context, args: &Args) -> Outcome {
@@ -225,7 +239,12 @@ fn create(context: &Context, args: &Args) -> Outcome {
         eprint!("{}", json::text(&config)?);
     }
     if context.dry_run || args.has("dryrun") {
-        let files = Files::read(&config)?;
+        if let Some(loader) = &config.bootloader {
+            // It may take its time, and ask.
+            eprintln!("xl: no plan: {} is not run for it", loader.program);
+            return output::print(&json::text(&config)?);
+        }
+        let files = Files::read(&config, false)?;
         let image = files.image(&config)?;
         output::print(&json::text(&config)?)?;
         if !args.has("quiet") {
@@ -235,7 +254,7 @@ fn create(context: &Context, args: &Args) -> Outcome {
         }
         return Ok(());
     }
-    let files = Files::read(&config)?;
+    let files = Files::read(&config, args.has("c"))?;
     timing.end("kernel and RAM disk");
     let mut sys = Real::open()?;
     let attach = args.has("c");

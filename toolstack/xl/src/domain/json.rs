@@ -39,11 +39,16 @@ struct BuildInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_maptrack_frames: Option<u32>,
     event_channels: u32,
+    #[serde(skip_serializing_if = "String::is_empty")]
     kernel: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     cmdline: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     ramdisk: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bootloader: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    bootloader_args: Vec<String>,
     #[serde(rename = "type.pvh")]
     kind: Value,
     arch_arm: Value,
@@ -98,6 +103,8 @@ pub fn text(c: &DomainConfig) -> Result<String> {
             kernel: c.kernel.clone(),
             cmdline: c.cmdline.clone(),
             ramdisk: c.ramdisk.clone(),
+            bootloader: c.bootloader.as_ref().map(|b| b.program.clone()),
+            bootloader_args: c.bootloader.iter().flat_map(|b| b.args.clone()).collect(),
             kind: json!({}),
             arch_arm: json!({}),
             arch_x86: relaxed,

@@ -182,7 +182,7 @@ fn stopped(sys: &mut Real, domain: &Domain, reason: u8, born: Instant) -> Result
             teardown::destroy(sys, domid, &uuid)?;
         }
     }
-    let files = Files::read(&config)?;
+    let files = Files::read(&config, false)?;
     let started = start(sys, config, &files, &source, true, &mut |_| {})?;
     started.unpause(sys)?;
     eprintln!("it is domain {} now", started.domid.0);
