@@ -8,6 +8,7 @@ mod create;
 mod domctl;
 mod machine;
 mod memory;
+mod policy;
 mod pool;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! What a config file says, with Xen's defaults filled in.
 
+use super::cpuid::Edit;
 use super::disk::Disk;
 use super::pins::CpuList;
 use super::vif::Vif;
@@ -35,6 +36,8 @@ pub struct DomainConfig {
     pub cpus: Vec<CpuList>,
     /// Where they should run.
     pub cpus_soft: Vec<CpuList>,
+    /// What CPUID says differently to it.
+    pub cpuid: Vec<Edit>,
     /// Share of CPU time.
     pub cpu_weight: Option<u16>,
     /// Per cent of a CPU at most; 0: no limit.

@@ -1,5 +1,6 @@
 //! Config files: text to [`DomainConfig`], pure, with the place of everything that is wrong.
 
+pub mod cpuid;
 pub mod disk;
 pub mod domain;
 mod keys;

@@ -123,6 +123,12 @@ impl<'a> Reader<'a> {
         Ok(self.number(name, (0, u64::MAX))?.map(|n| n != 0))
     }
 
+    /// Whether it is a list.
+    pub fn is_list(&self, name: &str) -> bool {
+        let value = self.values.get(name).map(|(_, value)| &value.kind);
+        matches!(value, Some(Kind::List(_)))
+    }
+
     /// Whether it is one string.
     pub fn is_text(&self, name: &str) -> bool {
         let value = self.values.get(name).map(|(_, value)| &value.kind);

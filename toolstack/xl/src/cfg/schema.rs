@@ -1,5 +1,6 @@
 //! Settings to a domain's config: names, types, ranges, defaults.
 
+use super::cpuid::{self, Edit};
 use super::domain::{Action, Actions, BootLoader, DomainConfig, Limits, Time, is_name, parse_uuid};
 use super::parser::Setting;
 use super::pins::{self, CpuList};
@@ -77,6 +78,7 @@ pub(super) fn domain(
         maxvcpus,
         cpus: cpus(&mut r, "cpus")?,
         cpus_soft: cpus(&mut r, "cpus_soft")?,
+        cpuid: cpuid(&mut r)?,
         cpu_weight: r.small("cpu_weight", (1, 65535))?.map(|n| n as u16),
         cap: r.small("cap", (0, 65535))?.map(|n| n as u16),
         actions: actions(&mut r)?,
@@ -169,7 +171,6 @@ fn unbuilt(r: &mut Reader<'_>) -> Result<()> {
         ("vtpm", NOBODY),
         ("dtdev", "only guests on Arm have it"),
         ("vif2", "'vif' is for all kinds of guests"),
-        ("cpuid", "it is not built yet"),
         ("vnuma", "it is not built yet"),
     ];
     for (name, why) in lists {
@@ -277,6 +278,22 @@ fn cpus(r: &mut Reader<'_>, name: &str) -> Result<Vec<CpuList>> {
         }
     }
     Ok(lists)
+}
+
+fn cpuid(r: &mut Reader<'_>) -> Result<Vec<Edit>> {
+    let by_name = !r.is_list("cpuid");
+    let mut edits = Vec::new();
+    for (text, pos) in r.texts("cpuid")? {
+        let parsed = match by_name {
+            true => cpuid::parse_names(&text),
+            false => cpuid::parse_bits(&text),
+        };
+        match parsed {
+            Ok(more) => edits.extend(more),
+            Err(message) => return r.error(pos, message),
+        }
+    }
+    Ok(edits)
 }
 
 fn actions(r: &mut Reader<'_>) -> Result<Actions> {

@@ -133,6 +133,7 @@ impl<S: System> Run<'_, S> {
             Step::Tsc(mode) => say(self.sys.tsc(domid, *mode)),
             Step::TimeOffset(seconds) => say(self.sys.time_offset(domid, *seconds)),
             Step::Paging(bytes) => say(self.sys.paging(domid, *bytes)),
+            Step::Cpuid(edits) => self.sys.cpuid(domid, edits),
             Step::Claim(pages) => say(self.sys.claim(domid, *pages)),
             Step::Populate(frames) => say(self.sys.populate(domid, frames.clone())),
             Step::Map => {

@@ -1,5 +1,6 @@
 //! A config as libxl writes it: what `create -n` and `list -l` show, and what other tools of a Xen host read.
 
+use crate::cfg::cpuid::Edit;
 use crate::cfg::disk::{Backend, Disk};
 use crate::cfg::domain::{DomainConfig, uuid_text};
 use crate::cfg::vif::{Vif, mac_text};
@@ -32,6 +33,8 @@ struct BuildInfo {
     target_memkb: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     shadow_memkb: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cpuid: Vec<Value>,
     #[serde(skip_serializing_if = "Value::is_null")]
     sched_params: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,6 +96,7 @@ pub fn text(c: &DomainConfig) -> Result<String> {
             max_memkb: c.maxmem,
             target_memkb: c.memory,
             shadow_memkb: c.shadow_memory,
+            cpuid: c.cpuid.iter().map(cpuid).collect(),
             sched_params: match sched == json!({}) {
                 true => Value::Null,
                 false => sched,
@@ -117,6 +121,15 @@ pub fn text(c: &DomainConfig) -> Result<String> {
         on_crash: action(c.actions.crash),
         on_soft_reset: action(c.actions.soft_reset),
     })
+}
+
+fn cpuid(edit: &Edit) -> Value {
+    let (register, bits) = edit.bits();
+    let mut out = json!({ "leaf": edit.leaf, register: bits });
+    if let Some(subleaf) = edit.subleaf {
+        out["subleaf"] = subleaf.into();
+    }
+    out
 }
 
 /// A disk in its list.

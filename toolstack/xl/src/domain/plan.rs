@@ -1,7 +1,9 @@
 //! From a config, facts about the host and a built image to a list of steps, pure.
 
 use crate::build::{Image, PAGE, special};
+use crate::cfg::cpuid::Edit;
 use crate::cfg::domain::DomainConfig;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use xen_abi::domctl::{cdf, emu, misc};
@@ -60,6 +62,8 @@ pub enum Step {
     TimeOffset(i64),
     /// Give memory for address-translation tables: bytes.
     Paging(u64),
+    /// Change what CPUID says.
+    Cpuid(Vec<Edit>),
     /// Set pages aside; 0 gives back what is left.
     Claim(u64),
     /// Give memory: frames.
@@ -144,6 +148,9 @@ pub fn plan(config: &DomainConfig, host: &HostFacts, image: &Image<'_>, paused: 
     let usual = 4 * (256 * u64::from(c.maxvcpus) + (c.maxmem >> 10));
     let paging = c.shadow_memory.unwrap_or(usual).next_multiple_of(4);
     steps.push(Step::Paging(paging << 10));
+    if !c.cpuid.is_empty() {
+        steps.push(Step::Cpuid(c.cpuid.clone()));
+    }
     let pages: u64 = image.populate.iter().map(|r| r.end - r.start).sum();
     steps.push(Step::Claim(pages));
     steps.extend(image.populate.iter().cloned().map(Step::Populate));
@@ -239,6 +246,15 @@ impl fmt::Display for Step {
             Step::Tsc(mode) => write!(f, "choose TSC mode {mode}"),
             Step::TimeOffset(seconds) => write!(f, "set its clock {seconds} s ahead"),
             Step::Paging(bytes) => write!(f, "give {} KiB for its tables", bytes >> 10),
+            Step::Cpuid(edits) => write!(
+                f,
+                "change what CPUID says in {} registers",
+                edits
+                    .iter()
+                    .map(|e| (e.leaf, e.subleaf, e.register))
+                    .collect::<BTreeSet<_>>()
+                    .len()
+            ),
             Step::Claim(0) => f.write_str("give back what is left of the claim"),
             Step::Claim(pages) => write!(f, "claim {pages} pages"),
             Step::Populate(frames) => write!(

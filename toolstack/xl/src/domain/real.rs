@@ -1,6 +1,7 @@
 //! The real system.
 
 use super::system::System;
+use crate::cfg::cpuid::{self, Edit};
 use crate::cmd::Failure;
 use crate::cmd::failure::Result;
 use std::io;
@@ -8,6 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use xen_abi::sysctl::cpu_policy;
 use xen_abi::{DomId, Errno};
 use xen_sys::bits::BitSet;
 use xen_sys::foreign::ForeignMemory;
@@ -128,6 +130,13 @@ impl System for Real {
 
     fn paging(&mut self, domid: DomId, bytes: u64) -> io::Result<()> {
         self.xen.set_paging_pool(domid, bytes)
+    }
+
+    fn cpuid(&mut self, domid: DomId, edits: &[Edit]) -> Result<()> {
+        let mut guests = self.xen.cpu_policy(cpu_policy::HVM_DEFAULT)?;
+        let host = self.xen.cpu_policy(cpu_policy::HOST)?;
+        cpuid::apply(edits, &mut guests, &host).map_err(Failure::new)?;
+        Ok(self.xen.set_cpu_policy(domid, &guests)?)
     }
 
     fn claim(&mut self, domid: DomId, pages: u64) -> io::Result<()> {

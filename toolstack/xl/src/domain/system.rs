@@ -1,5 +1,6 @@
 //! What the execution of a plan touches, as a trait: the real system, or one that fails where a test says so.
 
+use crate::cfg::cpuid::Edit;
 use crate::cmd::failure::Result;
 use std::io;
 use std::ops::Range;
@@ -40,6 +41,11 @@ pub trait System {
     fn time_offset(&mut self, domid: DomId, seconds: i64) -> io::Result<()>;
     /// Gives memory for tables: bytes.
     fn paging(&mut self, domid: DomId, bytes: u64) -> io::Result<()>;
+    /// Changes what CPUID says.
+    ///
+    /// # Errors
+    /// If the hypervisor does not take it.
+    fn cpuid(&mut self, domid: DomId, edits: &[Edit]) -> Result<()>;
     /// Sets pages aside.
     fn claim(&mut self, domid: DomId, pages: u64) -> io::Result<()>;
     /// Gives memory.

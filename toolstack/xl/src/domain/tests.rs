@@ -5,6 +5,7 @@ use super::plan::{HostFacts, Step, plan};
 use super::system::System;
 use super::{json, monitor, teardown};
 use crate::build::{Image, Parts, build};
+use crate::cfg::cpuid::Edit;
 use crate::cfg::{self, DomainConfig};
 use crate::cmd::failure::{Failure, Result};
 use kernel_image::samples::Builder;
@@ -158,6 +159,9 @@ impl System for Fake {
     }
     fn paging(&mut self, domid: DomId, _: u64) -> io::Result<()> {
         self.of(domid)
+    }
+    fn cpuid(&mut self, domid: DomId, _: &[Edit]) -> Result<()> {
+        Ok(self.of(domid)?)
     }
     fn claim(&mut self, domid: DomId, _: u64) -> io::Result<()> {
         self.of(domid)
