@@ -50,6 +50,23 @@ xl list --json | grep -q '"state": "running"' || fail "no state in JSON: $(xl li
 xl list nobody --json 2>&1 | grep -q '^{"error":{"code":1,"message":"nobody is an invalid domain' ||
 	fail "no error in JSON: $(xl list nobody --json 2>&1)"
 
+# Exits and interrupts, which only Xenolith tells.
+case $(xl info xen_extra) in
+*xenolith*)
+	expect "first line of exits" "Domain-0 (0), $(nproc) vCPUs" "$(xl exits Domain-0 | head -n 1)"
+	hypercalls=$(xl exits 0 -T 0.5 | awk '$NF == "hypercall" { print $1 }')
+	[ "${hypercalls:-0}" -gt 0 ] || fail "no hypercalls in half a second: $(xl exits 0)"
+	expect "vCPUs by themselves" "$(nproc)" "$(xl exits --vcpus 0 | grep -c '^Domain-0 (0), vCPU ')"
+	xl exits --json >/tmp/before && xl exits --json >/tmp/after || fail "exits --json: $?"
+	grep -q '"version": 1' /tmp/before || fail "exits --json has no version"
+	xl exits --diff /tmp/before /tmp/after | grep -q '[0-9]  all exits$' || fail "exits --diff: $?"
+	expect "CPUs of exits --cpus" "$(option cpus)" "$(xl exits --cpus | grep -vc '^CPU')"
+	;;
+*)
+	xl exits 2>&1 | grep -q 'Xenolith has it' || fail "exits: $(xl exits 2>&1)"
+	;;
+esac
+
 # Changes.
 xl vcpu-pin 0 1 0 || fail "vcpu-pin"
 expect "affinity" "0 / all" "$(xl vcpu-list 0 | awk '$3 == 1 { print $(NF - 2), $(NF - 1), $NF }')"

@@ -86,5 +86,12 @@ pub fn rows() -> Vec<VmTest> {
             .extra_time(600)
     };
     rows.extend([linux(1), linux(2)]);
+    // Linux to user space with and without APIC virtualization; each prints its table of exits.
+    for (cpus, apicv) in [(1, "on"), (1, "off"), (2, "on"), (2, "off")] {
+        let line = if apicv == "on" { "" } else { "apicv=off" };
+        let row = row(&format!("exits-{cpus}cpu-{apicv}"), Full);
+        let row = row.cpus(cpus).script("exits").tools().cmdline(line);
+        rows.push(row.steps(&[Step::See(READY)]).extra_time(900));
+    }
     rows
 }

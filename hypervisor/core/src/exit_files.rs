@@ -1,14 +1,16 @@
-//! The part of the `hypfs_op` tree that is ours alone: `/exits/<domain>/<vCPU>`, the counters of [`crate::vcpu::stats`] as
-//! text. Made when it is read.
+//! The part of the `hypfs_op` tree that is ours alone, made when it is read: `/exits/<domain>/<vCPU>`, the counters of
+//! [`crate::vcpu::stats`], and `/interrupts/<CPU>`, those of a CPU's interrupts.
 //!
 //! Lines of words: `format 1` and `tsc_khz <n>` first; `exit <kind> <count> <cycles> <bucket>:<count>...` for each kind
-//! that happened, buckets as powers of two of cycles; `inject <vector> <count>` for each vector.
+//! that happened, buckets as powers of two of cycles; `inject <vector> <count>` for each vector. Of a CPU: `format 1`, then
+//! a name and a number in each line.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
 use hv_hw::Machine;
+use hv_hw::machine::{CpuId, InterruptCounts};
 use xen_abi::hypfs::{Direntry, NAME_OFFSET, encoding, kind};
 use xen_abi::{DomId, Errno};
 use zerocopy::IntoBytes;
@@ -16,21 +18,74 @@ use zerocopy::IntoBytes;
 use crate::hypervisor::Hypervisor;
 use crate::vcpu::Vcpu;
 
-/// Name of the folder at the top.
-pub const NAME: &str = "exits";
+/// Folders at the top.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Folder {
+    /// Counters of exits.
+    Exits,
+    /// Counters of interrupts.
+    Interrupts,
+}
 
-/// The head and the contents of a path under `/exits` (that part already taken off), or ENOENT.
-pub fn read(hv: &Hypervisor, rest: &[u8]) -> Result<(Direntry, Vec<u8>), Errno> {
-    let rest = core::str::from_utf8(rest).map_err(|_| Errno::ENOENT)?;
-    let mut parts = rest.split('/').filter(|p| !p.is_empty());
-    let number = |part: Option<&str>| -> Result<Option<u32>, Errno> {
-        let plain = part.map(|p| p.parse().ok().filter(|n: &u32| is_plain(p, *n)));
-        plain.map_or(Ok(None), |n| n.ok_or(Errno::ENOENT).map(Some))
-    };
-    let (domain, vcpu) = (number(parts.next())?, number(parts.next())?);
-    if parts.next().is_some() {
-        return Err(Errno::ENOENT);
+impl Folder {
+    /// All of them.
+    pub const ALL: [Folder; 2] = [Folder::Exits, Folder::Interrupts];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Folder::Exits => "exits",
+            Folder::Interrupts => "interrupts",
+        }
     }
+
+    /// The folder that a path lies in, and what is behind the folder's name.
+    pub fn of(path: &[u8]) -> Option<(Folder, &[u8])> {
+        let path = path.strip_prefix(b"/")?;
+        let within = |f: Folder| {
+            let rest = path.strip_prefix(f.name().as_bytes())?;
+            (rest.is_empty() || rest[0] == b'/').then_some((f, rest))
+        };
+        Self::ALL.into_iter().find_map(within)
+    }
+
+    /// The head and the contents of a path in it (its own name already taken off), or ENOENT.
+    pub fn read(self, hv: &Hypervisor, rest: &[u8]) -> Result<(Direntry, Vec<u8>), Errno> {
+        let rest = core::str::from_utf8(rest).map_err(|_| Errno::ENOENT)?;
+        let mut parts = rest.split('/').filter(|p| !p.is_empty());
+        let number = |part: Option<&str>| -> Result<Option<u32>, Errno> {
+            let plain = part.map(|p| p.parse().ok().filter(|n: &u32| is_plain(p, *n)));
+            plain.map_or(Ok(None), |n| n.ok_or(Errno::ENOENT).map(Some))
+        };
+        let (first, second) = (number(parts.next())?, number(parts.next())?);
+        if parts.next().is_some() {
+            return Err(Errno::ENOENT);
+        }
+        match (self, first, second) {
+            (Folder::Exits, domain, vcpu) => exits(hv, domain, vcpu),
+            (Folder::Interrupts, None, _) => {
+                let there = (0..hv.pcpus.len() as u32).filter(|n| counts(hv, *n).is_some());
+                listing(there, kind::STRING)
+            }
+            (Folder::Interrupts, Some(cpu), None) => {
+                let counts = counts(hv, cpu).ok_or(Errno::ENOENT)?;
+                Ok(file(interrupts(&counts)))
+            }
+            (Folder::Interrupts, Some(_), Some(_)) => Err(Errno::ENOENT),
+        }
+    }
+}
+
+fn counts(hv: &Hypervisor, cpu: u32) -> Option<InterruptCounts> {
+    hv.pcpus.get(cpu as usize)?;
+    hv.hw.interrupt_counts(CpuId(cpu))
+}
+
+fn exits(
+    hv: &Hypervisor,
+    domain: Option<u32>,
+    vcpu: Option<u32>,
+) -> Result<(Direntry, Vec<u8>), Errno> {
     let Some(domain) = domain else {
         let ids = hv.domains();
         return listing(ids.iter().map(|d| d.id.0.into()), kind::DIR);
@@ -41,9 +96,13 @@ pub fn read(hv: &Hypervisor, rest: &[u8]) -> Result<(Direntry, Vec<u8>), Errno> 
         return listing(0..domain.vcpus().len() as u32, kind::STRING);
     };
     let vcpu = domain.vcpu(vcpu).ok_or(Errno::ENOENT)?;
-    let mut text = report(hv.hw.tsc_khz(), vcpu).into_bytes();
+    Ok(file(report(hv.hw.tsc_khz(), vcpu)))
+}
+
+fn file(text: String) -> (Direntry, Vec<u8>) {
+    let mut text = text.into_bytes();
     text.push(0);
-    Ok((head(kind::STRING, text.len()), text))
+    (head(kind::STRING, text.len()), text)
 }
 
 /// Whether the text is the number as it is listed: no sign, no zeroes before it.
@@ -109,6 +168,24 @@ fn report(tsc_khz: u32, vcpu: &Vcpu) -> String {
     }
     for (vector, count) in vcpu.stats.vectors() {
         let _ = writeln!(out, "inject {vector:#04x} {count}");
+    }
+    out
+}
+
+fn interrupts(c: &InterruptCounts) -> String {
+    let mut out = String::from("format 1\n");
+    for (name, n) in [
+        ("vectors_used", c.vectors_used.into()),
+        ("vectors", c.vectors.into()),
+        ("spurious", c.spurious),
+        ("icr_writes", c.icr_writes),
+        ("posted_notifications", c.notifications),
+        ("posted_turns", c.posted_turns),
+        ("posted_interrupts", c.posted),
+        ("posted_stray", c.posted_stray),
+    ] {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{name} {n}");
     }
     out
 }

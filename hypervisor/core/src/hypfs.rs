@@ -3,7 +3,7 @@
 use hv_hw::config;
 use xen_abi::hypfs::{Direntry, NAME_OFFSET, encoding, kind};
 
-use crate::exit_files;
+use crate::exit_files::Folder;
 use crate::hypervisor::Identity;
 
 /// An entry.
@@ -18,7 +18,7 @@ enum Body {
     Text(fn(&Identity) -> &str),
     Number(fn(&Identity) -> u32),
     Gzip(&'static [u8]),
-    /// Made when it is read, by [`crate::exit_files`].
+    /// Made when it is read.
     Live,
 }
 
@@ -72,11 +72,17 @@ const BUILDINFO: &[Node] = if cfg!(CONFIG_HYPFS_CONFIG) {
 } else {
     &[CHANGESET, COMPILE, VERSION]
 };
-const LIVE: Node = Node {
-    name: exit_files::NAME,
-    body: Body::Live,
-};
-const TOP: &[Node] = &[dir("buildinfo", BUILDINFO), LIVE];
+const fn live(folder: Folder) -> Node {
+    Node {
+        name: folder.name(),
+        body: Body::Live,
+    }
+}
+const TOP: &[Node] = &[
+    dir("buildinfo", BUILDINFO),
+    live(Folder::Exits),
+    live(Folder::Interrupts),
+];
 const ROOT: Node = dir("", TOP);
 
 /// The entry of a path, which starts with `/`; a directory's may end with one.

@@ -9,7 +9,7 @@ use hv_core::options::{Build, Options, Scheduler as Name};
 use hv_core::sched::{CpuMask, Scheduler};
 use hv_core::vcpu::stats::Reason;
 use hv_hw::config;
-use hv_hw::machine::CpuId;
+use hv_hw::machine::{CpuId, InterruptCounts};
 
 const ARG: u64 = 0x3000;
 const EPERM: i64 = -1;
@@ -250,4 +250,33 @@ fn exits_are_told_to_the_control_domain() {
         assert_eq!(hypfs(&s, nobody, 0x1000).0, ENOENT, "{nobody}");
     }
     assert_eq!(s.call(0, 42, [9, 0, 0, 0, 0]), EINVAL);
+}
+
+/// Counters of CPUs' interrupts: a folder of CPUs, in each a text.
+#[test]
+fn interrupts_are_told_to_the_control_domain() {
+    if !cfg!(CONFIG_HYPFS) {
+        return;
+    }
+    let s = system();
+    let (ret, head, listing) = hypfs(&s, "/interrupts", 0x1000);
+    assert_eq!((ret, head[0], &listing[14..16]), (0, 0, &b"0\0"[..]));
+    s.hv.hw.seen.lock().unwrap().posts = InterruptCounts {
+        notifications: 2,
+        posted_turns: 6,
+        posted: 40,
+        ..InterruptCounts::default()
+    };
+    let (ret, _, text) = hypfs(&s, "/interrupts/0", 0x1000);
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(ret, 0);
+    assert!(
+        text.starts_with("format 1\nvectors_used 0\nvectors 176\n"),
+        "{text}"
+    );
+    let posted = "posted_notifications 2\nposted_turns 6\nposted_interrupts 40\nposted_stray 0\n\0";
+    assert!(text.ends_with(posted), "{text}");
+    for nobody in ["/interrupts/2", "/interrupts/0/0", "/interrupts/x"] {
+        assert_eq!(hypfs(&s, nobody, 0x1000).0, ENOENT, "{nobody}");
+    }
 }

@@ -286,6 +286,11 @@ fn the_hosts_messages_share_a_notification_and_an_end_of_interrupt() {
         .push_back(HostInterrupt::Posted);
     run::step(&s.hv, &mut PcpuLocal::new(CpuId(0)));
     assert_eq!(s.hv.hw.seen.lock().unwrap().eois, 1, "one for all");
+    let counts = s.hv.hw.interrupt_counts(CpuId(0)).unwrap();
+    assert_eq!(
+        (counts.notifications, counts.posted_turns, counts.posted),
+        (1, 3, 6)
+    );
     assert!(!shared.is_pending());
     for (n, v) in vcpus.iter().enumerate() {
         let mut local = v.local.try_lock().unwrap();

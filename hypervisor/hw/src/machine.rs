@@ -50,6 +50,8 @@ pub struct InterruptCounts {
     pub icr_writes: u64,
     /// Notifications for messages that were posted to this CPU.
     pub notifications: u64,
+    /// How often the request words were looked at for them.
+    pub posted_turns: u64,
     /// Messages dispatched for them.
     pub posted: u64,
     /// Bits posted that belong to no device vector.

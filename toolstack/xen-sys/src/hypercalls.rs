@@ -21,6 +21,15 @@ pub struct Slot<'a> {
     pub(crate) bytes: &'a mut [u8],
 }
 
+/// An argument behind the structure's address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rest {
+    /// A number.
+    Number(u64),
+    /// The address of a part of the structure, in bytes from its start.
+    Within(usize),
+}
+
 /// A hypercall that takes a structure, as all do that the toolstack makes.
 #[derive(Debug)]
 pub struct Call<'a, 's> {
@@ -30,6 +39,8 @@ pub struct Call<'a, 's> {
     pub(crate) operation: Option<u32>,
     /// The structure; as the hypervisor left it afterwards, also after an error.
     pub(crate) argument: &'a mut [u8],
+    /// Arguments behind its address; at most three.
+    pub(crate) rest: &'a [Rest],
     /// The memory that it points to.
     pub(crate) slots: &'a mut [Slot<'s>],
 }
@@ -91,12 +102,18 @@ impl Hypercalls for Privcmd {
             }
             // Some operations without an argument insist on there being none.
             let first = if call.argument.is_empty() { 0 } else { base };
-            let arg = match call.operation {
-                Some(operation) => [operation.into(), first, 0, 0, 0],
-                None => [first, 0, 0, 0, 0],
+            let (mut arg, next) = match call.operation {
+                Some(operation) => ([operation.into(), first, 0, 0, 0], 2),
+                None => ([first, 0, 0, 0, 0], 1),
             };
+            for (to, rest) in arg[next..].iter_mut().zip(call.rest) {
+                *to = match *rest {
+                    Rest::Number(n) => n,
+                    Rest::Within(at) => base + at as u64,
+                };
+            }
             let op = call.number.into();
-            // SAFETY: the one address among the arguments is that of `memory`, which nobody else uses until the call
+            // SAFETY: the addresses among the arguments are of `memory`, which nobody else uses until the call
             // returns; the addresses inside the structure, put there above, point into `memory` as well. Only this crate
             // makes a `Call`: its argument has the type that `xen-abi` declares for the operation, and the counts in it
             // are those of the slots.

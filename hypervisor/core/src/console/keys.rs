@@ -216,8 +216,8 @@ fn interrupts(hv: &Hypervisor) {
             ));
             if c.notifications != 0 {
                 hv.say(format_args!(
-                    "  CPU {n}: {} messages posted, {} notifications for them, {} of no device",
-                    c.posted, c.notifications, c.posted_stray
+                    "  CPU {n}: {} messages posted, {} notifications for them, {} turns, {} of no device",
+                    c.posted, c.notifications, c.posted_turns, c.posted_stray
                 ));
             }
         }

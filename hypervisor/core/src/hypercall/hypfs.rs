@@ -1,12 +1,13 @@
 //! `hypfs_op` (42): facts about the hypervisor as files, for the control domain. The tree is in [`crate::hypfs`], its part
-//! about exits in [`crate::exit_files`].
+//! that is made when it is read in [`crate::exit_files`].
 
 use x86_model::Gva;
 use xen_abi::Errno;
 use xen_abi::hypfs::{Direntry, limit, op};
 
 use super::{Call, HcResult, ptr};
-use crate::{exit_files, hypfs};
+use crate::exit_files::Folder;
+use crate::hypfs;
 
 /// `hypfs_op(command, path, its length, buffer, its length)`.
 pub fn handle(call: &mut Call<'_, '_>, [cmd, path, len, buffer, size]: [u64; 5]) -> HcResult {
@@ -30,8 +31,8 @@ pub fn handle(call: &mut Call<'_, '_>, [cmd, path, len, buffer, size]: [u64; 5])
     if name.contains(&0) || !name.starts_with(b"/") {
         return Err(Errno::EINVAL);
     }
-    if let Some(rest) = live(name) {
-        let (head, contents) = exit_files::read(call.hv(), rest)?;
+    if let Some((folder, rest)) = Folder::of(name) {
+        let (head, contents) = folder.read(call.hv(), rest)?;
         return match cmd as u32 {
             op::READ => {
                 give_head(call, &head, buffer, size)?;
@@ -53,13 +54,6 @@ pub fn handle(call: &mut Call<'_, '_>, [cmd, path, len, buffer, size]: [u64; 5])
 }
 
 const HEAD: u64 = size_of::<Direntry>() as u64;
-
-/// What a path names in the part of the tree that is made when it is read.
-fn live(name: &[u8]) -> Option<&[u8]> {
-    let rest = name.strip_prefix(b"/")?;
-    let rest = rest.strip_prefix(exit_files::NAME.as_bytes())?;
-    (rest.is_empty() || rest[0] == b'/').then_some(rest)
-}
 
 /// Writes the head, which tells how much room is needed, also when there is too little (ENOBUFS).
 fn give_head(

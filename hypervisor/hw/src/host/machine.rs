@@ -72,6 +72,8 @@ pub struct Seen {
     pub interrupts: VecDeque<HostInterrupt>,
     /// EOIs made.
     pub eois: usize,
+    /// What serving posted messages came to, as of CPU 0.
+    pub posts: InterruptCounts,
     /// Vectors handed out.
     pub vectors: BTreeSet<(u32, u8)>,
     /// CPUs that are not online.
@@ -320,10 +322,16 @@ impl Machine for FakeMachine {
         self.remapping
     }
     fn interrupt_counts(&self, cpu: CpuId) -> Option<InterruptCounts> {
+        let seen = self.seen();
+        let posts = if cpu.0 == 0 {
+            seen.posts
+        } else {
+            InterruptCounts::default()
+        };
         (cpu.0 < self.cpus).then(|| InterruptCounts {
-            vectors_used: self.seen().vectors.iter().filter(|v| v.0 == cpu.0).count() as u32,
+            vectors_used: seen.vectors.iter().filter(|v| v.0 == cpu.0).count() as u32,
             vectors: 0xe0 - 0x30,
-            ..InterruptCounts::default()
+            ..posts
         })
     }
     fn posts_interrupts(&self) -> bool {
@@ -333,7 +341,12 @@ impl Machine for FakeMachine {
         let eoi = || self.seen().eois += 1;
         match &self.host_target {
             Some(target) => {
-                msi::serve(target, 0x30..=0xdf, msi::PASSES, dispatch, eoi);
+                let served = msi::serve(target, 0x30..=0xdf, msi::PASSES, dispatch, eoi);
+                let posts = &mut self.seen().posts;
+                posts.notifications += 1;
+                posts.posted_turns += u64::from(served.turns);
+                posts.posted += u64::from(served.interrupts);
+                posts.posted_stray += u64::from(served.stray);
             }
             None => eoi(),
         }

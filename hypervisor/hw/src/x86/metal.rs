@@ -216,8 +216,9 @@ impl Machine for Metal {
             spurious: cpu.spurious.load(Ordering::Relaxed),
             icr_writes: cpu.icr_writes.load(Ordering::Relaxed),
             notifications: posts[0],
-            posted: posts[1],
-            posted_stray: posts[2],
+            posted_turns: posts[1],
+            posted: posts[2],
+            posted_stray: posts[3],
         })
     }
     fn remaps_interrupts(&self) -> bool {

@@ -2,6 +2,7 @@
 //! and keeps what they change.
 
 mod domctl;
+mod files;
 mod store;
 mod sysctl;
 
@@ -51,6 +52,8 @@ pub struct Machine {
     pub enforcing: Option<bool>,
     /// Shared and freed pages; `None`: the counters do not exist.
     pub sharing: Option<(u32, u32)>,
+    /// The hypervisor's file system: texts by path.
+    pub files: BTreeMap<String, String>,
     /// Orders that were given and have no other effect here.
     pub log: Vec<String>,
 }
@@ -148,6 +151,7 @@ impl Machine {
             parameters: PoolParameters::Credit2 { ratelimit_us: 1000 },
             enforcing: None,
             sharing: None,
+            files: BTreeMap::new(),
             log: Vec::new(),
         }
     }
@@ -214,6 +218,7 @@ impl Hypercalls for Fake {
             nr::DOMCTL => machine.domctl(call),
             nr::SYSCTL => machine.sysctl(call),
             nr::XSM_OP => machine.flask(call),
+            nr::HYPFS_OP => machine.hypfs(call),
             nr::XEN_VERSION => {
                 let operation = call.operation.ok_or_else(|| error(Errno::EINVAL))?;
                 machine.xen_version(operation, call.argument)

@@ -67,6 +67,7 @@ impl Xen {
             number: nr::MEMORY_OP,
             operation: Some(memory::op::MAXIMUM_GPFN),
             argument: own.as_mut_bytes(),
+            rest: &[],
             slots: &mut [],
         })
     }

@@ -340,6 +340,7 @@ impl Xen {
             number,
             operation: Some(operation),
             argument,
+            rest: &[],
             slots,
         })
     }

@@ -39,6 +39,7 @@ impl Xen {
                 number: nr::MEMORY_OP,
                 operation: Some(op::SET_POD_TARGET),
                 argument: own.as_mut_bytes(),
+                rest: &[],
                 slots: &mut [],
             })
             .map(drop)
@@ -49,6 +50,7 @@ impl Xen {
             number: nr::MEMORY_OP,
             operation: Some(operation),
             argument: &mut [],
+            rest: &[],
             slots: &mut [],
         });
         match result {

@@ -6,6 +6,7 @@
 mod core;
 mod create;
 mod domctl;
+mod files;
 mod machine;
 mod memory;
 mod policy;
@@ -17,6 +18,7 @@ mod version;
 
 pub use create::NewDomain;
 pub use domctl::Domain;
+pub use files::File;
 pub use pool::{Pool, PoolParameters, Weight};
 pub use vcpu::Affinity;
 pub use version::Version;
@@ -99,6 +101,7 @@ impl Xen {
                 number: nr::DOMCTL,
                 operation: None,
                 argument: argument.as_mut_bytes(),
+                rest: &[],
                 slots,
             });
             take(&argument.u, own);
@@ -125,6 +128,7 @@ impl Xen {
                 number: nr::SYSCTL,
                 operation: None,
                 argument: argument.as_mut_bytes(),
+                rest: &[],
                 slots,
             });
             take(&argument.u, own);

@@ -98,6 +98,7 @@ impl Xen {
             number: nr::XEN_VERSION,
             operation: Some(operation),
             argument,
+            rest: &[],
             slots: &mut [],
         })
     }
@@ -142,6 +143,7 @@ impl Xen {
             number: nr::XSM_OP,
             operation: None,
             argument: argument.as_mut_bytes(),
+            rest: &[],
             slots,
         })
     }

@@ -2,7 +2,7 @@
 
 use super::failure::{Failure, Outcome, Result};
 use super::{Context, domain_arg, output};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use xen_abi::DomId;
 use xen_sys::xen::{Domain, Xen};
 use xen_sys::xenstore::{Client, Transaction};
@@ -113,7 +113,7 @@ impl Report {
 }
 
 /// A list with the version of its form. A field's meaning never changes within a version; fields may be added.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Versioned<T> {
     /// The version.
     pub version: u32,
@@ -145,7 +145,11 @@ pub fn xen() -> Result<Xen> {
     })
 }
 
-fn store() -> Result<Client> {
+/// Opens the store only.
+///
+/// # Errors
+/// If xenstored does not run.
+pub fn store() -> Result<Client> {
     #[cfg(test)]
     if let Some(fixture) = super::fixture::current() {
         return Ok(Client::fake(&fixture.store));

@@ -15,6 +15,7 @@ mod device_change;
 mod device_list;
 pub mod domain_arg;
 pub mod dump;
+mod exits;
 pub mod failure;
 #[cfg(test)]
 mod fixture;
@@ -65,6 +66,7 @@ pub const FAMILIES: &[&[Command]] = &[
     create::ROWS,
     life::ROWS,
     dump::ROWS,
+    exits::ROWS,
     info::ROWS,
     list::ROWS,
     memory::ROWS,

@@ -15,6 +15,7 @@ use crate::posted::PostTarget;
 struct Slot {
     target: spin::Once<Arc<PostTarget>>,
     notifications: AtomicU64,
+    turns: AtomicU64,
     interrupts: AtomicU64,
     stray: AtomicU64,
 }
@@ -23,6 +24,7 @@ static SLOTS: [Slot; MAX_CPUS] = [const {
     Slot {
         target: spin::Once::new(),
         notifications: AtomicU64::new(0),
+        turns: AtomicU64::new(0),
         interrupts: AtomicU64::new(0),
         stray: AtomicU64::new(0),
     }
@@ -67,6 +69,7 @@ pub fn serve(cpu: CpuId, dispatch: &mut dyn FnMut(u8)) {
     let served = msi::serve(target, devices, msi::PASSES, dispatch, apic::eoi);
     let add = |to: &AtomicU64, n: u64| to.store(to.load(Ordering::Relaxed) + n, Ordering::Relaxed);
     add(&slot.notifications, 1);
+    add(&slot.turns, served.turns.into());
     add(&slot.interrupts, served.interrupts.into());
     add(&slot.stray, served.stray.into());
 }
@@ -78,9 +81,10 @@ pub fn waits(cpu: CpuId, vector: u8) -> bool {
         .is_some_and(|t| t.words()[usize::from(vector) / 64] >> (vector % 64) & 1 != 0)
 }
 
-/// Notifications, messages, stray bits.
-pub fn counts(cpu: CpuId) -> [u64; 3] {
-    SLOTS.get(cpu.0 as usize).map_or([0; 3], |s| {
-        [&s.notifications, &s.interrupts, &s.stray].map(|c| c.load(Ordering::Relaxed))
+/// Notifications, turns, messages, stray bits.
+pub fn counts(cpu: CpuId) -> [u64; 4] {
+    SLOTS.get(cpu.0 as usize).map_or([0; 4], |s| {
+        let counters = [&s.notifications, &s.turns, &s.interrupts, &s.stray];
+        counters.map(|c| c.load(Ordering::Relaxed))
     })
 }
