@@ -470,8 +470,6 @@ fn a_pvh_domain_is_built_and_runs() {
         assert_eq!(set(&with_cpu(&bad, 0)), err(Errno::EINVAL), "{bad:?}");
     }
     assert_eq!(set(&with_cpu(&cpu, 2)), err(Errno::EINVAL));
-    let fpu = HwCpu { flags: 1, ..cpu };
-    assert_eq!(set(&with_cpu(&fpu, 0)), err(Errno::EOPNOTSUPP));
     assert_eq!(s.info(id).nr_online_vcpus, 0);
     assert_eq!(set(&with_cpu(&cpu, 0)), 0);
     let info = s.info(id);

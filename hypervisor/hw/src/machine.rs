@@ -501,6 +501,16 @@ pub trait GuestContext: Send {
     fn xcr0(&self) -> u64;
     /// Adds to the guest's view of the TSC.
     fn set_tsc_offset(&mut self, offset: u64);
+    /// Extended registers (x87, SSE, AVX, ...) as of the last [`GuestContext::leave`], in the standard form of XSAVE, with
+    /// room for all components that the vCPU may use. Only while the vCPU is on no CPU.
+    fn extended(&self) -> &[u8];
+    /// Replaces them by an image in that form; what the processor would refuse is dropped ([`x86_model::xsave::replace`]).
+    /// Only while the vCPU is on no CPU.
+    fn set_extended(&mut self, image: &[u8]);
+    /// DR0 to DR3, as of the last [`GuestContext::leave`]. Only while the vCPU is on no CPU.
+    fn breakpoints(&self) -> [u64; 4];
+    /// Sets them. Only while the vCPU is on no CPU.
+    fn set_breakpoints(&mut self, at: [u64; 4]);
     /// The vCPU starts to run on this CPU: loads FPU state and asks for a fresh TLB tag.
     fn enter_cpu(&mut self);
     /// The vCPU stops running on this CPU: saves FPU state.

@@ -29,6 +29,7 @@ pub mod sync;
 pub mod virt;
 pub mod walk;
 pub mod width;
+pub mod xsave;
 
 pub use addr::{Gfn, Gpa, Gva, Hpa, Mfn, PAGE_SHIFT, PAGE_SIZE};
 pub use gprs::{Gpr, Gprs};

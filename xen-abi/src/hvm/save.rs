@@ -120,6 +120,48 @@ abi_header! {
         HwLapicRegs "struct hvm_hw_lapic_regs" [1024] {
             @0 data: [u8; 1024],
         }
+        /// [`code::PCI_IRQ`]: levels of PCI interrupt wires.
+        HwPciIrqs "struct hvm_hw_pci_irqs" [16] {
+            @0 pad: [u64; 2],
+        }
+        /// [`code::ISA_IRQ`]: levels of ISA interrupt wires.
+        HwIsaIrqs "struct hvm_hw_isa_irqs" [8] {
+            @0 pad: [u64; 1],
+        }
+        /// [`code::PCI_LINK`]: router of PCI interrupts to ISA lines, 0 to 15.
+        HwPciLink "struct hvm_hw_pci_link" [8] {
+            @0 route: [u8; 4],
+            @4 pad0: [u8; 4],
+        }
+        /// Start of [`code::CPU_XSAVE`]; the components above SSE follow.
+        HwCpuXsave "struct hvm_hw_cpu_xsave" [600] {
+            /// Ignored.
+            @0 xfeature_mask: u64,
+            @8 xcr0: u64,
+            /// All components that the area has room for.
+            @16 xcr0_accum: u64,
+            @24 fpu_sse: [u8; 512] as "save_area.fpu_sse",
+            @536 xstate_bv: u64 as "save_area.xsave_hdr.xstate_bv",
+            @544 xcomp_bv: u64 as "save_area.xsave_hdr.xcomp_bv",
+            @552 reserved: [u64; 6] as "save_area.xsave_hdr.reserved",
+        }
+        /// [`code::VMCE_VCPU`].
+        HwVmce "struct hvm_vmce_vcpu" [32] {
+            @0 caps: u64,
+            @8 mci_ctl2_bank0: u64,
+            @16 mci_ctl2_bank1: u64,
+            @24 mcg_ext_ctl: u64,
+        }
+        /// [`code::TSC_ADJUST`].
+        HwTscAdjust "struct hvm_tsc_adjust" [8] {
+            @0 tsc_adjust: u64,
+        }
+        /// An element of [`code::CPU_MSR`]; they stand behind their number, a u32 in eight bytes.
+        HwMsr "struct hvm_one_msr" [16] {
+            @0 index: u32,
+            @4 _rsvd: u32 as "_rsvd",
+            @8 val: u64,
+        }
         /// [`code::MTRR`].
         HwMtrr "struct hvm_hw_mtrr" [240] {
             @0 msr_pat_cr: u64,
@@ -135,11 +177,24 @@ abi_header! {
             END "HVM_SAVE_CODE(END)" = 0,
             HEADER "HVM_SAVE_CODE(HEADER)" = 1,
             CPU "HVM_SAVE_CODE(CPU)" = 2,
+            PIC "HVM_SAVE_CODE(PIC)" = 3,
+            IOAPIC "HVM_SAVE_CODE(IOAPIC)" = 4,
             LAPIC "HVM_SAVE_CODE(LAPIC)" = 5,
             LAPIC_REGS "HVM_SAVE_CODE(LAPIC_REGS)" = 6,
+            PCI_IRQ "HVM_SAVE_CODE(PCI_IRQ)" = 7,
+            ISA_IRQ "HVM_SAVE_CODE(ISA_IRQ)" = 8,
+            PCI_LINK "HVM_SAVE_CODE(PCI_LINK)" = 9,
+            PIT "HVM_SAVE_CODE(PIT)" = 10,
+            RTC "HVM_SAVE_CODE(RTC)" = 11,
+            HPET "HVM_SAVE_CODE(HPET)" = 12,
+            PMTIMER "HVM_SAVE_CODE(PMTIMER)" = 13,
             MTRR "HVM_SAVE_CODE(MTRR)" = 14,
+            VIRIDIAN_DOMAIN "HVM_SAVE_CODE(VIRIDIAN_DOMAIN)" = 15,
+            CPU_XSAVE "CPU_XSAVE_CODE" = 16,
+            VIRIDIAN_VCPU "HVM_SAVE_CODE(VIRIDIAN_VCPU)" = 17,
             VMCE_VCPU "HVM_SAVE_CODE(VMCE_VCPU)" = 18,
             TSC_ADJUST "HVM_SAVE_CODE(TSC_ADJUST)" = 19,
+            CPU_MSR "CPU_MSR_CODE" = 20,
             MAX "HVM_SAVE_CODE_MAX" = 20,
         }
         /// [`SaveHeader`].

@@ -105,6 +105,11 @@ impl Domain {
         table
     }
 
+    /// Bytes of a vCPU's extended registers in the standard form of XSAVE.
+    pub fn xsave_size(&self) -> u32 {
+        self.cpu.xsave_size
+    }
+
     fn make_vcpu(&self, hw: &Hw, index: u32) -> Result<VcpuRef, Errno> {
         let ctx = hw
             .new_vcpu(&VcpuSetup {

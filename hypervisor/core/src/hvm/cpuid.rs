@@ -126,6 +126,11 @@ impl CpuidTable {
         }
     }
 
+    /// Sizes of the extended registers.
+    pub fn xstates(&self) -> &XStates {
+        &self.xstates
+    }
+
     /// The processor's vendor.
     pub fn vendor(&self) -> Vendor {
         self.vendor

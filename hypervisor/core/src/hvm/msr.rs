@@ -113,6 +113,8 @@ pub struct MsrState {
     mtrr_fixed: [u64; 11],
     mtrr_variable: [u64; 2 * VARIABLE_MTRRS as usize],
     misc_features: u64,
+    /// TSC_ADJUST, which only saved records know: guests have no such register.
+    pub tsc_adjust: u64,
 }
 
 const VARIABLE_MTRRS: u32 = 8;
@@ -130,6 +132,7 @@ impl Default for MsrState {
             mtrr_fixed: [0x0606_0606_0606_0606; 11],
             mtrr_variable: [0; 2 * VARIABLE_MTRRS as usize],
             misc_features: 0,
+            tsc_adjust: 0,
         }
     }
 }

@@ -108,11 +108,7 @@ impl Turn<'_> {
 
     /// Lets CR8 show the APIC's task priority.
     pub fn show_tpr(&mut self) {
-        let cr8 = self.local.lapic.tpr() >> 4;
-        if cr8 != self.local.shown_tpr {
-            self.local.shown_tpr = cr8;
-            self.local.ctx.set_tpr(cr8);
-        }
+        self.local.show_tpr();
     }
 
     /// Writes a hypercall page. False if the frame is not the guest's writable RAM.

@@ -62,6 +62,15 @@ impl VcpuLocal {
         }
     }
 
+    /// Lets CR8 show the APIC's task priority.
+    pub fn show_tpr(&mut self) {
+        let cr8 = self.lapic.tpr() >> 4;
+        if cr8 != self.shown_tpr {
+            self.shown_tpr = cr8;
+            self.ctx.set_tpr(cr8);
+        }
+    }
+
     /// Lets the processor deliver the APIC's interrupts as long as it is in x2APIC mode, and gives it the present ones.
     /// Whether it does.
     fn give_delivery(&mut self) -> bool {

@@ -153,6 +153,21 @@ impl System {
         out
     }
 
+    /// Reads any number of bytes of guest memory.
+    pub fn peek_bytes(&self, gpa: u64, count: usize) -> Vec<u8> {
+        let mut out = vec![0; count];
+        let mut at = gpa;
+        let mut rest: &mut [u8] = &mut out;
+        while !rest.is_empty() {
+            let n = rest.len().min(4096 - (at & 4095) as usize);
+            let (now, later) = rest.split_at_mut(n);
+            let (frame, _) = self.dom.p2m.frame(Gfn(at >> 12)).unwrap();
+            frame.read((at & 4095) as usize, now);
+            (rest, at) = (later, at + n as u64);
+        }
+        out
+    }
+
     pub fn peek_u32(&self, gpa: u64) -> u32 {
         u32::from_le_bytes(self.peek(gpa))
     }

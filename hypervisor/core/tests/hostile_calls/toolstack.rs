@@ -62,7 +62,7 @@ pub fn amend(random: &mut Random, cmd: u32, argument: &mut [u8], memory: &mut Ve
         }
         op::GETHVMCONTEXT => argument[..4].copy_from_slice(&8192u32.to_le_bytes()),
         op::GETHVMCONTEXT_PARTIAL => {
-            argument[..4].copy_from_slice(&random.pick(&[2u32, 14]).to_le_bytes());
+            argument[..4].copy_from_slice(&(random.below(22) as u32).to_le_bytes());
             argument[8..16].copy_from_slice(&2000u64.to_le_bytes());
         }
         _ => {}
@@ -115,6 +115,25 @@ fn records(random: &mut Random) -> Vec<u8> {
         cpu.as_mut_bytes()[field * 8..field * 8 + 8].copy_from_slice(&value.to_le_bytes());
     }
     push(&mut out, code::CPU, random.below(2) as u16, cpu.as_bytes());
+    for _ in 0..random.below(3) {
+        let (kind, length) = random.pick(&[
+            (code::LAPIC, 24),
+            (code::LAPIC_REGS, 1024),
+            (code::PCI_IRQ, 16),
+            (code::ISA_IRQ, 8),
+            (code::PCI_LINK, 8),
+            (code::CPU_XSAVE, 600),
+            (code::VMCE_VCPU, 32),
+            (code::TSC_ADJUST, 8),
+            (code::CPU_MSR, 24),
+        ]);
+        let mut record = vec![0; length];
+        for _ in 0..random.below(4) {
+            let at = random.below(length as u64 / 8) as usize * 8;
+            record[at..at + 8].copy_from_slice(&random.value().to_le_bytes());
+        }
+        push(&mut out, kind, random.below(2) as u16, &record);
+    }
     push(&mut out, code::END, 0, &[]);
     if random.one_in(6) {
         let at = random.below(out.len() as u64) as usize;

@@ -20,6 +20,8 @@ use crate::machine::{
 use crate::mem::stage2::Format;
 use crate::posted::PostTarget;
 
+/// Components of extended registers: x87, SSE, AVX.
+pub const XCR0: u64 = 7;
 /// Vector of a notification for a running vCPU.
 pub const POSTED: u8 = 0xf2;
 /// Vector of a notification for a sleeping vCPU.
@@ -36,6 +38,8 @@ pub struct FakeMachine {
     pub cpus: u32,
     /// Bits of their APIC IDs, which are their numbers, that name the threads of a core.
     pub thread_bits: u32,
+    /// The processor has XSAVE, with the components of [`XCR0`].
+    pub xsave: bool,
     /// Interrupts are remapped.
     pub remapping: bool,
     /// vCPUs take posted interrupts.
@@ -401,15 +405,15 @@ impl Machine for FakeMachine {
         Some(0)
     }
     fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4] {
-        match leaf {
-            0 => [0xd, 0x6874_7541, 0x444d_4163, 0x6974_6e65],
-            0xb if self.thread_bits > 0 => match subleaf {
-                0 => [self.thread_bits, 1 << self.thread_bits, 0x100, 0],
-                1 => [8, self.cpus, 0x201, 0],
-                _ => [0; 4],
-            },
-            0x8000_0000 => [0x8000_0008, 0, 0, 0],
-            0x8000_0008 => [0x3028, 0, 0, 0],
+        match (leaf, subleaf) {
+            (0, _) => [0xd, 0x6874_7541, 0x444d_4163, 0x6974_6e65],
+            (1, _) if self.xsave => [0, 0, 1 << 26, 0],
+            (0xb, 0) if self.thread_bits > 0 => [self.thread_bits, 1 << self.thread_bits, 0x100, 0],
+            (0xb, 1) if self.thread_bits > 0 => [8, self.cpus, 0x201, 0],
+            (0xd, 0) if self.xsave => [XCR0 as u32, 832, 832, 0],
+            (0xd, 2) if self.xsave => [256, 576, 0, 0],
+            (0x8000_0000, _) => [0x8000_0008, 0, 0, 0],
+            (0x8000_0008, _) => [0x3028, 0, 0, 0],
             _ => [0; 4],
         }
     }

@@ -3,16 +3,20 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use x86_model::Gprs;
+use x86_model::{Gprs, xsave};
 
 use crate::machine::{Event, Exit, GuestContext, PagingState, SystemState};
 use crate::mem::Stage2;
 use crate::posted::PostTarget;
 
+/// Bytes of the extended registers of x87, SSE and AVX.
+const AREA: usize = 832;
+
 /// A vCPU whose exits come from a script.
-#[derive(Default)]
 pub struct FakeVcpu {
     gprs: Gprs,
+    extended: Vec<u8>,
+    breakpoints: [u64; 4],
     /// System registers.
     pub sys: SystemState,
     /// What [`GuestContext::run`] returns, in order; then `Hlt`.
@@ -30,6 +34,28 @@ pub struct FakeVcpu {
     xcr0: u64,
     tpr: u8,
     msrs: std::collections::BTreeMap<u32, u64>,
+}
+
+impl Default for FakeVcpu {
+    fn default() -> Self {
+        let mut extended = vec![0; AREA];
+        xsave::reset(&mut extended);
+        FakeVcpu {
+            extended,
+            breakpoints: [0; 4],
+            gprs: Gprs::default(),
+            sys: SystemState::default(),
+            script: VecDeque::new(),
+            undelivered: false,
+            injected: Vec::new(),
+            window: false,
+            target: None,
+            cpl: 0,
+            xcr0: 0,
+            tpr: 0,
+            msrs: Default::default(),
+        }
+    }
 }
 
 impl GuestContext for FakeVcpu {
@@ -90,6 +116,19 @@ impl GuestContext for FakeVcpu {
     }
     fn xcr0(&self) -> u64 {
         self.xcr0
+    }
+    fn extended(&self) -> &[u8] {
+        &self.extended
+    }
+    fn set_extended(&mut self, image: &[u8]) {
+        let mask = xsave::MXCSR_DEFAULT_MASK;
+        xsave::replace(&mut self.extended, image, super::machine::XCR0, mask);
+    }
+    fn breakpoints(&self) -> [u64; 4] {
+        self.breakpoints
+    }
+    fn set_breakpoints(&mut self, at: [u64; 4]) {
+        self.breakpoints = at;
     }
     fn set_tsc_offset(&mut self, _offset: u64) {}
     fn enter_cpu(&mut self) {}

@@ -24,6 +24,17 @@ pub const fn xcr0_valid(value: u64, allowed: u64) -> bool {
         && (value & AVX512 == 0 || value & AVX512 == AVX512 && value & AVX != 0)
 }
 
+/// The least legal XCR0 value that has all these components, of [`KNOWN`] ones.
+pub const fn with_dependencies(components: u64) -> u64 {
+    let all = components & KNOWN | X87;
+    let all = if all & AVX512 != 0 {
+        all | AVX512 | AVX
+    } else {
+        all
+    };
+    if all & AVX != 0 { all | SSE } else { all }
+}
+
 /// Size, offset and alignment of the components above SSE, from CPUID leaf 0xd.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct XStates {
@@ -114,6 +125,17 @@ mod tests {
             assert_eq!(xcr0_valid(v, all), ok, "{v:#x}");
         }
         assert!(!xcr0_valid(7, 3));
+    }
+
+    #[test]
+    fn dependencies_make_any_set_legal() {
+        for set in 0..1 << 10 {
+            let all = with_dependencies(set);
+            assert!(xcr0_valid(all, KNOWN), "{set:#x}");
+            assert_eq!(all & set, set & KNOWN);
+        }
+        assert_eq!(with_dependencies(1 << 6), 0xe7);
+        assert_eq!(with_dependencies(PKRU), 0x201);
     }
 
     #[test]

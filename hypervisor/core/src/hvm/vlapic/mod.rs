@@ -24,6 +24,7 @@
 
 mod dest;
 mod post;
+mod record;
 mod regs;
 mod timer;
 mod vectors;

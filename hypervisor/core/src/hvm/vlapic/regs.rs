@@ -177,7 +177,7 @@ impl Vlapic {
     }
 
     /// Reads a register that both forms have; `None` if it is reserved.
-    fn read(&self, register: u32, clocks: Clocks) -> Option<u32> {
+    pub(super) fn read(&self, register: u32, clocks: Clocks) -> Option<u32> {
         let x2 = self.mode() == ApicMode::X2Apic;
         Some(match register {
             reg::ID if x2 => self.id,
@@ -205,7 +205,7 @@ impl Vlapic {
     }
 
     /// Writes a register that both forms have alike; `None` if it is reserved.
-    fn write(&mut self, register: u32, value: u32, clocks: Clocks) -> Option<Effect> {
+    pub(super) fn write(&mut self, register: u32, value: u32, clocks: Clocks) -> Option<Effect> {
         Some(match register {
             reg::TPR => {
                 self.tpr = value as u8;

@@ -11,6 +11,8 @@ mod memory;
 mod misc;
 pub mod policy;
 mod record;
+mod registers;
+mod xsave;
 
 use hv_hw::sync::{SpinGuard, rank};
 use xen_abi::domctl::{Domctl, op, version};
@@ -161,6 +163,8 @@ fn on_domain(o: &mut Op<'_, '_, '_>, d: &DomainRef) -> Result {
         op::SCHEDULER_OP => cpu::scheduler(o, d),
         op::GET_CPU_POLICY => policy::get(o, d),
         op::SET_CPU_POLICY => policy::set(o, d),
+        op::GETVCPUCONTEXT => registers::get(o, d),
+        op::SETVCPUCONTEXT => registers::set(o, d),
         op::GETHVMCONTEXT => context::get(o, d),
         op::SETHVMCONTEXT => context::set(o, d),
         op::GETHVMCONTEXT_PARTIAL => context::get_one(o, d),

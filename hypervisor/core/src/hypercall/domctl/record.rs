@@ -4,9 +4,10 @@ use core::sync::atomic::Ordering;
 
 use hv_hw::GuestContext;
 use hv_hw::machine::{Seg, Segment, SystemState};
-use x86_model::{Gpr, Gprs};
+use x86_model::{Gpr, Gprs, xsave};
 use xen_abi::Errno;
-use xen_abi::hvm::save::{HwCpu, HwMtrr, cpu_flags};
+use xen_abi::hvm::save::{HwCpu, HwMsr, HwMtrr, cpu_flags};
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::domain::Domain;
 use crate::hvm::cr4;
@@ -72,12 +73,19 @@ macro_rules! segments {
     };
 }
 
-/// The CPU record. The floating-point state is not in it: it stays in the vCPU's own area, and the record says so.
+/// The CPU record. An event that is on its way to the guest is not in it.
 pub fn save_cpu(hv: &Hypervisor, local: &VcpuLocal) -> HwCpu {
     let s = local.ctx.state();
     let g = local.ctx.gprs();
     let segment = |n: Seg| s.segments[n as usize];
+    let [dr0, dr1, dr2, dr3] = local.ctx.breakpoints();
     let mut r = HwCpu {
+        fpu_regs: fpu(local),
+        flags: cpu_flags::FPU_INITIALISED,
+        dr0,
+        dr1,
+        dr2,
+        dr3,
         rip: s.rip,
         rflags: s.rflags,
         cr0: s.cr0,
@@ -163,20 +171,40 @@ fn check(d: &Domain, local: &VcpuLocal, r: &HwCpu, phys_bits: u8) -> Result<(), 
     }
 }
 
-/// Takes a CPU record over and brings the vCPU up. EINVAL: values that the processor would refuse. A record with
-/// floating-point state is EOPNOTSUPP: there is no way yet to load it.
+/// The FXSAVE image.
+pub fn fpu(local: &VcpuLocal) -> [u8; xsave::LEGACY] {
+    let mut image = [0; xsave::LEGACY];
+    if let Some(area) = local.ctx.extended().get(..xsave::LEGACY) {
+        image.copy_from_slice(area);
+    }
+    image
+}
+
+/// Loads an FXSAVE image, or the initial state; the components above SSE become initial.
+pub fn load_fpu(local: &mut VcpuLocal, image: Option<&[u8; xsave::LEGACY]>) {
+    let mut area = [0; xsave::MIN];
+    if let Some(image) = image {
+        area[..xsave::LEGACY].copy_from_slice(image);
+        // x87 and SSE are in it.
+        area[xsave::LEGACY] = 3;
+    }
+    let area: &[u8] = if image.is_some() { &area } else { &[] };
+    local.ctx.set_extended(area);
+}
+
+/// Takes a CPU record over and brings the vCPU up. EINVAL: values that the processor would refuse.
 pub fn load_cpu(hv: &Hypervisor, d: &Domain, v: &VcpuRef, r: &HwCpu) -> Result<(), Errno> {
     hv.with_local(v, |local| {
         check(d, local, r, hv_hw::Machine::phys_bits(&hv.hw))?;
-        if r.flags & cpu_flags::FPU_INITIALISED != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        let has_fpu = r.flags & cpu_flags::FPU_INITIALISED != 0;
+        load_fpu(local, has_fpu.then_some(&r.fpu_regs));
+        local.ctx.set_breakpoints([r.dr0, r.dr1, r.dr2, r.dr3]);
         local.ctx.set_state(&state(r, &local.ctx.state()));
         *local.ctx.gprs_mut() = gprs(r);
         local.ctx.set_context_msr(TSC_AUX, r.msr_tsc_aux);
         // The TSC is not taken over: every domain reads the machine's, and its clock says so.
         local.started = true;
-        Ok(())
+        Ok::<(), Errno>(())
     })??;
     v.initialised.store(true, Ordering::SeqCst);
     v.up.store(true, Ordering::SeqCst);
@@ -293,4 +321,83 @@ pub fn load_mtrr(hv: &Hypervisor, d: &Domain, v: &VcpuRef, r: &HwMtrr) -> Result
             let _ = d.msr_policy.write(index, value, &mut local.msrs, &live);
         }
     })
+}
+
+/// MSRs that go into a record of their own if they are not 0: SPEC_CTRL, MISC_FEATURES_ENABLES, BNDCFGS, XSS,
+/// VIRT_SPEC_CTRL, and the address masks of AMD's breakpoints.
+pub const SENT_MSRS: [u32; 9] = [
+    0x48,
+    0x140,
+    0xd90,
+    0xda0,
+    0xc001_011f,
+    0xc001_1027,
+    0xc001_1019,
+    0xc001_101a,
+    0xc001_101b,
+];
+/// Bytes of the record before its elements.
+const MSRS_BEFORE: usize = 8;
+
+/// Gives the record of MSRs in pieces; none if all are 0.
+pub fn save_msrs(
+    d: &Domain,
+    local: &VcpuLocal,
+    out: &mut dyn FnMut(&[u8]) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let value = |index| match d.msr_policy.read(index, &local.msrs) {
+        MsrRead::Value(v) => v,
+        MsrRead::Context => local.ctx.context_msr(index).unwrap_or(0),
+        _ => 0,
+    };
+    let used = || SENT_MSRS.into_iter().filter(|&index| value(index) != 0);
+    let count = used().count() as u64;
+    if count == 0 {
+        return Ok(());
+    }
+    out(count.as_bytes())?;
+    for index in used() {
+        let msr = HwMsr {
+            index,
+            _rsvd: 0,
+            val: value(index),
+        };
+        out(msr.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Takes a record of MSRs over. EOPNOTSUPP: its length is not what its count says. ENXIO: a register that is not sent, or a
+/// value that the domain may not write.
+pub fn load_msrs(d: &Domain, local: &mut VcpuLocal, bytes: &[u8]) -> Result<(), Errno> {
+    if bytes.len() < MSRS_BEFORE + size_of::<HwMsr>() {
+        return Err(Errno::EINVAL);
+    }
+    let (count, _) = u32::read_from_prefix(bytes).map_err(|_| Errno::EINVAL)?;
+    let msrs = &bytes[MSRS_BEFORE..];
+    if msrs.len() as u64 != u64::from(count) * size_of::<HwMsr>() as u64 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let each = || {
+        msrs.chunks_exact(size_of::<HwMsr>())
+            .filter_map(|b| HwMsr::read_from_bytes(b).ok())
+    };
+    if each().any(|m| m._rsvd != 0) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    for m in each() {
+        let live = Live::default();
+        if !SENT_MSRS.contains(&m.index) {
+            return Err(Errno::ENXIO);
+        }
+        let written = match d.msr_policy.write(m.index, m.val, &mut local.msrs, &live) {
+            MsrWrite::Done => true,
+            MsrWrite::Context(v) => local.ctx.set_context_msr(m.index, v),
+            _ => false,
+        };
+        if !written {
+            return Err(Errno::ENXIO);
+        }
+    }
+    Ok(())
 }

@@ -6,6 +6,8 @@
 
 use core::arch::asm;
 
+use x86_model::xsave;
+
 use super::pages::Pages;
 use crate::x86::asm::{
     cpuid, has_leaf, rdmsr, read_cr0, read_cr4, write_cr0, write_cr4, wrmsr, xsetbv,
@@ -41,6 +43,20 @@ pub fn enable_this_cpu() {
     }
 }
 
+/// Bits of MXCSR that this CPU has; loading others faults.
+fn mxcsr_mask() -> u32 {
+    #[repr(C, align(16))]
+    struct Image([u8; xsave::LEGACY]);
+    let mut image = Image([0; xsave::LEGACY]);
+    // SAFETY: writes 512 bytes to the image, which is aligned to 16; x87 and SSE are enabled on every CPU.
+    unsafe { asm!("fxsave64 [{}]", in(reg) &raw mut image.0, options(nostack, preserves_flags)) };
+    let [a, b, c, d] = [28, 29, 30, 31].map(|n| image.0[n]);
+    match u32::from_le_bytes([a, b, c, d]) {
+        0 => xsave::MXCSR_DEFAULT_MASK,
+        mask => mask,
+    }
+}
+
 /// The switched state of one vCPU.
 pub struct Switched {
     area: Pages,
@@ -71,10 +87,7 @@ impl Switched {
             })
             .fold(xsave_size.max(LEGACY_SIZE), u32::max);
         let mut area = Pages::new((size as usize).div_ceil(4096), 0)?;
-        // The header's zeroes mean "initial state" for all components, except that MXCSR always comes from the area
-        // (APM vol. 2, 11.5.10); FXRSTOR takes the control word too.
-        area.bytes_mut()[0..2].copy_from_slice(&0x037f_u16.to_le_bytes());
-        area.bytes_mut()[24..28].copy_from_slice(&0x1f80_u32.to_le_bytes());
+        xsave::reset(area.bytes_mut());
         Some(Switched {
             area,
             allowed,
@@ -94,7 +107,7 @@ impl Switched {
         self.loaded = true;
         let area = self.area.pointer().as_ptr();
         // SAFETY: the area is 64-byte aligned, large enough for all `allowed` components (`new`), and holds the initial
-        // image or what the CPU saved. `allowed` and `xcr0` are valid XCR0 values (`new`, `set_xcr0`). No register
+        // image, what the CPU saved, or what it takes (`set_extended`). `allowed` and `xcr0` are valid XCR0 values (`new`, `set_xcr0`). No register
         // loaded here is used by compiled hypervisor code (soft-float target); breakpoints in DR0 to DR3 are off until
         // the guest's DR7 is loaded by the entry. TSC_AUX is not used by the hypervisor.
         unsafe {
@@ -157,6 +170,32 @@ impl Switched {
             // SAFETY: a subset of supported bits, consistent by the caller's check; CR4.OSXSAVE is set on every CPU.
             unsafe { xsetbv(self.xcr0) };
         }
+    }
+
+    /// The saved state in the standard form of XSAVE; that of a CPU without XSAVE has a header that names x87 and SSE. Not
+    /// what a CPU has at the moment.
+    pub fn extended(&self) -> &[u8] {
+        debug_assert!(!self.loaded);
+        self.area.bytes()
+    }
+
+    /// Replaces the saved state as far as the CPU takes it.
+    pub fn set_extended(&mut self, image: &[u8]) {
+        debug_assert!(!self.loaded);
+        let allowed = if self.allowed == 0 { 3 } else { self.allowed };
+        xsave::replace(self.area.bytes_mut(), image, allowed, mxcsr_mask());
+    }
+
+    /// DR0 to DR3 as saved.
+    pub fn breakpoints(&self) -> [u64; 4] {
+        debug_assert!(!self.loaded);
+        self.dr
+    }
+
+    /// Replaces the saved DR0 to DR3.
+    pub fn set_breakpoints(&mut self, at: [u64; 4]) {
+        debug_assert!(!self.loaded);
+        self.dr = at;
     }
 
     /// The guest's TSC_AUX.

@@ -192,6 +192,10 @@ delegate! {
     set_context_msr(&mut, index: u32, value: u64) -> bool;
     set_xcr0(&mut, value: u64);
     xcr0(&) -> u64;
+    extended(&) -> &[u8];
+    set_extended(&mut, image: &[u8]);
+    breakpoints(&) -> [u64; 4];
+    set_breakpoints(&mut, at: [u64; 4]);
     set_tsc_offset(&mut, offset: u64);
     enter_cpu(&mut);
     leave(&mut);

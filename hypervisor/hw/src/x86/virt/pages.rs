@@ -39,6 +39,14 @@ impl Pages {
         NonNull::new(phys_to_virt(self.hpa())).unwrap_or(NonNull::dangling())
     }
 
+    /// The bytes, while no CPU writes to them.
+    #[cfg(any(CONFIG_AMD, CONFIG_INTEL))]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: our own initialised frames, borrowed for as long as `self` is; a CPU that writes to them is the one that
+        // the owner is borrowed on.
+        unsafe { core::slice::from_raw_parts(self.pointer().as_ptr(), self.len()) }
+    }
+
     /// The bytes, for filling in before the CPU gets the address.
     #[cfg(any(CONFIG_AMD, CONFIG_INTEL))]
     pub fn bytes_mut(&mut self) -> &mut [u8] {

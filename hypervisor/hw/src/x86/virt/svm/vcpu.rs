@@ -257,6 +257,22 @@ impl GuestContext for SvmVcpu {
         self.switched.xcr0()
     }
 
+    fn extended(&self) -> &[u8] {
+        self.switched.extended()
+    }
+
+    fn set_extended(&mut self, image: &[u8]) {
+        self.switched.set_extended(image);
+    }
+
+    fn breakpoints(&self) -> [u64; 4] {
+        self.switched.breakpoints()
+    }
+
+    fn set_breakpoints(&mut self, at: [u64; 4]) {
+        self.switched.set_breakpoints(at);
+    }
+
     fn set_tsc_offset(&mut self, offset: u64) {
         let c = &mut self.vmcb.get_mut().control;
         c.tsc_offset = offset;

@@ -375,6 +375,22 @@ impl GuestContext for VmxVcpu {
 
     #[cold]
     #[inline(never)]
+    fn extended(&self) -> &[u8] {
+        self.switched.extended()
+    }
+
+    fn set_extended(&mut self, image: &[u8]) {
+        self.switched.set_extended(image);
+    }
+
+    fn breakpoints(&self) -> [u64; 4] {
+        self.switched.breakpoints()
+    }
+
+    fn set_breakpoints(&mut self, at: [u64; 4]) {
+        self.switched.set_breakpoints(at);
+    }
+
     fn set_tsc_offset(&mut self, offset: u64) {
         // SAFETY: only shifts the guest's view of the counter.
         self.with(|| unsafe { write(TSC_OFFSET, offset) });
