@@ -98,5 +98,10 @@ expect "the digest from dom0" "$digest" "$(md5sum </mnt/file | cut -c1-32)"
 umount /mnt
 wait_for 20 sh -c "[ \$(xl info free_memory) -ge $free ]" || fail "memory before $free MiB, after $(xl info free_memory) MiB"
 note "nodes in the store: $nodes before, $(xenstore ls -f | wc -l) after"
-grep -q "(XEN).*d$id" /var/log/xen/console/hypervisor.log || fail "the hypervisor's log is not kept"
+hvlog=/var/log/xen/console/hypervisor.log
+grep -q "(XEN).*d$id" "$hvlog" || fail "the hypervisor's log is not kept"
+# It follows by an interrupt.
+lines=$(wc -l <"$hvlog")
+xl debug-keys h || fail "debug-keys: exit status $?"
+wait_for 10 grep -q "key 'h'" "$hvlog" || fail "no new line in the log: $lines lines, then $(wc -l <"$hvlog")"
 cat /var/log/xen/xen*.log /var/log/xen/devd.log

@@ -39,6 +39,9 @@ xend_config_format : 9' "$(shape info | sed -n '1p;$p')"
 expect "lines of info -n" "$(($(xl info | wc -l) + 8 + $(nproc)))" "$(xl info -n | grep -vc '^[0-9a-f]*:[0-9a-f]*:[0-9a-f.]* ')"
 [ "$(xl info total_memory)" -gt "$(number info free_memory)" ] || fail "memory: $(xl info)"
 xl dmesg | grep -q 'Xen' || fail "xl dmesg: $(xl dmesg | head -3)"
+# What dom0 prints on the same line is not the hypervisor's.
+echo "a line of dom0" >/dev/hvc0
+xl dmesg | grep -v '^(XEN) ' && fail "lines in xl dmesg are not the hypervisor's"
 
 # JSON is whole, and the same numbers are in it.
 for command in list info vcpu-list cpupool-list sched-credit2 uptime claims vm-list dmesg; do

@@ -111,7 +111,7 @@ impl Daemon {
             }
             self.store_turn(now);
             self.consoles.tick(now, &mut self.machine);
-            if let Some(Err(error)) = self.log.as_mut().map(|l| l.tick(now)) {
+            if let Some(Err(error)) = self.log.as_mut().map(HypervisorLog::turn) {
                 self.machine.say(&format!(
                     "the hypervisor's log is not followed any more: {error}"
                 ));
@@ -153,8 +153,7 @@ impl Daemon {
         let store = self.machine.store();
         let retry = store.is_none().then_some(self.retry);
         let news = store.is_some_and(|s| s.has_event()).then_some(now);
-        let log = self.log.as_ref().map(HypervisorLog::due);
-        let deadline = [self.consoles.deadline(now), retry, news, log]
+        let deadline = [self.consoles.deadline(now), retry, news]
             .into_iter()
             .flatten()
             .min();
@@ -174,7 +173,9 @@ impl Daemon {
                 fds.push(PollFd::new(terminal, flags));
             }
         }
-        // Last: it only ends the wait.
+        // Last: they only end the wait.
+        let log = self.log.as_ref().map(HypervisorLog::fd);
+        fds.extend(log.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let store = store.and_then(|s| s.fd());
         fds.extend(store.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         match poll(&mut fds, timeout.as_ref()) {

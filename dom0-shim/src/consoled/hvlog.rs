@@ -1,13 +1,12 @@
-//! The hypervisor's log, copied into a file. The hypervisor does not say when there is more, so it is asked now and then.
+//! The hypervisor's log, copied into a file. The hypervisor says by an interrupt when there is more.
 
 use super::host::Log;
 use super::log::LogFile;
 use super::options::Options;
-use std::time::{Duration, Instant};
+use std::os::fd::{AsFd, BorrowedFd};
+use xen_abi::virq::nr;
+use xen_sys::evtchn::EventChannels;
 use xen_sys::xen::Xen;
-
-/// How often it is asked.
-const EVERY: Duration = Duration::from_secs(1);
 
 /// What follows the log.
 pub struct HypervisorLog {
@@ -15,7 +14,8 @@ pub struct HypervisorLog {
     file: LogFile,
     /// Where the hypervisor's log was read up to.
     index: u32,
-    due: Instant,
+    /// Where the interrupt arrives.
+    channels: EventChannels,
 }
 
 impl HypervisorLog {
@@ -29,28 +29,39 @@ impl HypervisorLog {
         }
         let path = options.log_dir.join("hypervisor.log");
         let told = |e: std::io::Error| format!("no log of the hypervisor: {e}");
-        Ok(Some(HypervisorLog {
+        let channels = EventChannels::open().map_err(told)?;
+        channels.bind_virq(nr::CON_RING).map_err(|e| {
+            format!("no log of the hypervisor: its interrupt is somebody else's: {e}")
+        })?;
+        let mut log = HypervisorLog {
             xen: Xen::open().map_err(told)?,
             file: LogFile::open(path, options.hypervisor_style).map_err(told)?,
             index: 0,
-            due: Instant::now(),
-        }))
+            channels,
+        };
+        log.copy().map_err(told)?;
+        Ok(Some(log))
     }
 
-    /// When [`HypervisorLog::tick`] is to be called.
-    pub fn due(&self) -> Instant {
-        self.due
+    /// Becomes readable when [`HypervisorLog::turn`] has something to do.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.channels.as_fd()
     }
 
-    /// Copies what is new, if it is time.
+    /// Copies what is new, if the hypervisor said that there is something.
     ///
     /// # Errors
     /// The hypervisor does not tell its log.
-    pub fn tick(&mut self, now: Instant) -> std::io::Result<()> {
-        if now < self.due {
+    pub fn turn(&mut self) -> std::io::Result<()> {
+        // The interrupt can come again before the log is read: lines that follow are not missed.
+        let (ports, lost) = self.channels.fired()?;
+        if ports.is_empty() && !lost {
             return Ok(());
         }
-        self.due = now + EVERY;
+        self.copy()
+    }
+
+    fn copy(&mut self) -> std::io::Result<()> {
         let (bytes, index) = self.xen.console_from(self.index, false)?;
         self.index = index;
         if !bytes.is_empty() {

@@ -83,6 +83,10 @@ pub struct Hypervisor {
     pub heartbeat: Heartbeat,
     /// What to do when dom0 ends in a way that calls for a reboot.
     pub noreboot: bool,
+    /// What the control domain prints is kept in the log (`console_to_ring`).
+    pub console_to_ring: bool,
+    /// Position in the log up to which the control domain has been told.
+    pub(crate) log_told: AtomicU64,
     /// The most that a grant table may have (`gnttab=` and its like); dom0 gets that.
     pub grant_limits: Limits,
     /// Held over each operation of the toolstack on domains.
@@ -127,6 +131,8 @@ impl Hypervisor {
             busy: Busy::default(),
             heartbeat: Heartbeat::new(cpus, 0),
             noreboot,
+            console_to_ring: false,
+            log_told: AtomicU64::new(0),
             grant_limits: Limits::default(),
             control: SpinLock::new(Control { last_id: 0 }),
             domains: SpinLock::new(Vec::new()),

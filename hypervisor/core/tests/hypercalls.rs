@@ -259,6 +259,13 @@ fn console_writes_reach_the_console() {
     s.poke(0x6ffe, b"hello");
     assert_eq!(s.call(0, 18, [0, 5, 0x6ffe, 0, 0]), 0);
     assert_eq!(s.hv.hw.seen.lock().unwrap().console, b"hello");
+    // As on Xen, the log is the hypervisor's own.
+    assert!(s.hv.hw.seen.lock().unwrap().log.is_empty());
+    let mut kept = System::new(1);
+    kept.hv.console_to_ring = true;
+    kept.poke(0x6000, b"hello");
+    assert_eq!(kept.call(0, 18, [0, 5, 0x6000, 0, 0]), 0);
+    assert_eq!(kept.hv.hw.seen.lock().unwrap().log, b"hello");
     s.hv.hw.seen.lock().unwrap().console_in.extend(b"xy");
     assert_eq!(s.call(0, 18, [1, 16, 0x7000, 0, 0]), 2);
     assert_eq!(&s.peek::<2>(0x7000), b"xy");

@@ -208,6 +208,9 @@ fn the_log_and_its_keys() {
         [498 & 0xff, 499 & 0xff].map(|n| n as u8)
     );
     assert_eq!(read(1, 500, 500, 0), (100, 600));
+    // What is cleared is what was read: the next call tells the rest.
+    assert_eq!(read(0, 0, 400, 1), (400, 400));
+    assert_eq!(read(1, 400, 400, 1), (200, 600));
     assert_eq!(read(1, 600, 500, 1), (0, 600));
     assert_eq!(read(0, 0, 500, 0), (0, 600));
     s.poke(LIST, b"hqm?\x07");
@@ -221,6 +224,31 @@ fn the_log_and_its_keys() {
     };
     assert_eq!(keys(5), 0);
     assert_eq!(keys(129), err(Errno::E2BIG));
+}
+
+#[test]
+fn new_lines_of_the_log_are_told() {
+    let s = System::new(1);
+    s.hv.sched.with(|p| p.remove(s.dom.vcpus()[0].key));
+    // VIRQ_CON_RING.
+    s.poke_words(ARG, &[8, 0, 0]);
+    assert_eq!(s.call(0, 32, [1, ARG, 0, 0, 0]), 0);
+    let port = s.peek_u32(ARG + 8);
+    let told = || s.dom.evtchn.any_pending(&[port]).unwrap();
+    let mut pcpu = PcpuLocal::new(CpuId(1));
+    let print = |line: &[u8]| s.hv.hw.seen.lock().unwrap().log.extend(line);
+    step(&s.hv, &mut pcpu);
+    assert!(!told());
+    print(b"one\n");
+    step(&s.hv, &mut pcpu);
+    assert!(told());
+    // Once for what there is, and again for more.
+    s.dom.shared_info.write(2048, &[0; 8]);
+    step(&s.hv, &mut pcpu);
+    assert!(!told());
+    print(b"two\n");
+    step(&s.hv, &mut pcpu);
+    assert!(told());
 }
 
 #[test]

@@ -241,15 +241,17 @@ pub trait Machine: Sync {
     /// PCI functions that the hypervisor uses itself.
     fn own_functions(&self) -> alloc::vec::Vec<Bdf>;
 
-    /// Sends bytes to the hypervisor's consoles, unformatted (guest console output).
-    fn console_write(&self, bytes: &[u8]);
+    /// Sends bytes to the hypervisor's consoles, unformatted; `keep` puts them into the log too.
+    fn console_write(&self, bytes: &[u8], keep: bool);
     /// Takes bytes typed on the hypervisor's console; returns how many.
     fn console_read(&self, buf: &mut [u8]) -> usize;
     /// Copies the hypervisor's log from a position in the stream of all its bytes; how many, and the position after them.
     /// What has been overwritten is passed over.
     fn log_read(&self, position: u64, buf: &mut [u8]) -> (usize, u64);
-    /// Forgets the log so far.
-    fn log_clear(&self);
+    /// Position after the newest byte of the log; cheap enough to look at often.
+    fn log_end(&self) -> u64;
+    /// Forgets the log before a position.
+    fn log_clear(&self, position: u64);
     /// Whether this I/O port belongs to the hypervisor (its UART) and is denied to every domain.
     fn port_is_ours(&self, port: u16) -> bool;
 
@@ -499,8 +501,6 @@ pub trait GuestContext: Send {
     fn set_xcr0(&mut self, value: u64);
     /// XCR0.
     fn xcr0(&self) -> u64;
-    /// Adds to the guest's view of the TSC.
-    fn set_tsc_offset(&mut self, offset: u64);
     /// Extended registers (x87, SSE, AVX, ...) as of the last [`GuestContext::leave`], in the standard form of XSAVE, with
     /// room for all components that the vCPU may use. Only while the vCPU is on no CPU.
     fn extended(&self) -> &[u8];
@@ -511,6 +511,8 @@ pub trait GuestContext: Send {
     fn breakpoints(&self) -> [u64; 4];
     /// Sets them. Only while the vCPU is on no CPU.
     fn set_breakpoints(&mut self, at: [u64; 4]);
+    /// Adds to the guest's view of the TSC.
+    fn set_tsc_offset(&mut self, offset: u64);
     /// The vCPU starts to run on this CPU: loads FPU state and asks for a fresh TLB tag.
     fn enter_cpu(&mut self);
     /// The vCPU stops running on this CPU: saves FPU state.

@@ -123,6 +123,7 @@ fn hypervisor(metal: Metal, info: &BootInfo, options: &Options) -> Hypervisor {
     };
     let mut hv = Hypervisor::new(metal, identity, sched, options.noreboot);
     hv.grant_limits = options.grants;
+    hv.console_to_ring = options.console_to_ring;
     if options.watchdog.on {
         info!("Watchdog: {} s", options.watchdog.timeout_s);
         hv.heartbeat = Heartbeat::new(cpus, options.watchdog.timeout_s);

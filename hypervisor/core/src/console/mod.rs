@@ -4,6 +4,7 @@ pub mod input;
 mod keys;
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use hv_hw::Machine;
 
@@ -80,6 +81,27 @@ impl Hypervisor {
     /// A line on the consoles, whatever the levels are: for somebody who asked.
     pub(crate) fn say(&self, line: core::fmt::Arguments<'_>) {
         let text = alloc::format!("(XEN) {line}\n");
-        self.hw.console_write(text.as_bytes());
+        self.hw.console_write(text.as_bytes(), true);
+    }
+
+    /// What the control domain prints: it goes to the consoles, and to the log only if the administrator wants that.
+    pub fn guest_output(&self, bytes: &[u8]) {
+        self.hw.console_write(bytes, self.console_to_ring);
+    }
+
+    /// Whether there are lines in the log that the control domain has not been told of.
+    #[inline]
+    pub fn has_log_news(&self) -> bool {
+        self.hw.log_end() != self.log_told.load(Ordering::Relaxed)
+    }
+
+    /// Tells the control domain that the log has more lines. Any CPU may have printed them, with any lock held: each looks
+    /// from its run loop instead, where none is held.
+    #[cold]
+    pub fn tell_log_news(&self) {
+        let end = self.hw.log_end();
+        if self.log_told.swap(end, Ordering::Relaxed) != end {
+            self.raise_global_virq(xen_abi::virq::nr::CON_RING);
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! `console_io` (18): raw output to and input from the hypervisor's console, for the control domain.
 
-use hv_hw::Machine;
 use xen_abi::Errno;
 use xen_abi::console::io;
 
@@ -32,7 +31,7 @@ fn write(call: &mut Call<'_, '_>, count: usize, buffer: u64) -> HcResult {
         let n = CHUNK.min(count - done);
         let at = ptr(buffer.checked_add(done as u64).ok_or(Errno::EFAULT)?);
         call.memory().copy_in(at, &mut chunk[..n])?;
-        call.hv().hw.console_write(&chunk[..n]);
+        call.hv().guest_output(&chunk[..n]);
         done += n;
         // A serial line is slow: let interrupts in after every few pieces.
         if done < count && done % (8 * CHUNK) == 0 {

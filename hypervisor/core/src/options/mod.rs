@@ -44,6 +44,8 @@ pub struct Options {
     pub conswitch: Switch,
     /// Wait for every character to leave the serial port.
     pub sync_console: bool,
+    /// Keep what dom0 prints in the console ring.
+    pub console_to_ring: bool,
     /// Size of the console ring in bytes; `None` chooses by the machine's size.
     pub conring_size: Option<u64>,
     /// Display mode and whether to keep writing to it once dom0 runs.
@@ -118,6 +120,7 @@ impl Default for Options {
             console_timestamps: Timestamps::None,
             conswitch: Switch::default(),
             sync_console: false,
+            console_to_ring: false,
             conring_size: None,
             vga: Vga::default(),
             noreboot: false,

@@ -70,6 +70,7 @@ pub static OPTIONS: &[Spec] = &[
     set("conring_size", "= <size>", "Size of the console ring.", |o, a| { o.conring_size = Some(a.size()?); Ok(()) }),
     set("console", "= List of [ vga | com1 | com2 | none ]", "Where log output goes.", console),
     set("console_timestamps", "= none | date | datems | boot | raw", "Prefix of each console line.", timestamps),
+    set("console_to_ring", BOOL, "Keep what dom0 prints in the console ring.", |o, a| { o.console_to_ring = a.boolean()?; Ok(()) }),
     set("conswitch", "= <letter>[x]", "The letter that, typed three times with Ctrl, changes who gets serial input; x leaves it with the hypervisor.", conswitch),
     none("cpufreq", "= none | dom0-kernel | xen | hwp", "CPU frequency is left to the firmware"),
     none("cpuidle", BOOL, "idle CPUs halt; deeper sleep states are not used"),

@@ -1,7 +1,7 @@
 //! Port accesses that exit: by the domain's policy to a virtual device, to hardware, or nowhere (all-ones).
 
+use hv_hw::GuestContext;
 use hv_hw::machine::IoExit;
-use hv_hw::{GuestContext, Machine};
 use x86_model::Gpr;
 
 use super::exits::Next;
@@ -50,7 +50,7 @@ impl Turn<'_> {
             let bytes = value.to_le_bytes();
             let bytes = &bytes[..width.bytes()];
             if self.domain.privileged {
-                self.hv.hw.console_write(bytes);
+                self.hv.guest_output(bytes);
                 return;
             }
             for line in bytes.iter().filter_map(|&b| self.domain.debug_port.put(b)) {

@@ -144,6 +144,9 @@ pub fn cpu_loop(hv: &Hypervisor, cpu: CpuId) -> ! {
 /// One choice of the scheduler and what follows from it; returns when the pCPU must choose again.
 pub fn step(hv: &Hypervisor, pcpu: &mut PcpuLocal) {
     pcpu.take_interrupts(hv);
+    if hv.has_log_news() {
+        hv.tell_log_news();
+    }
     let now = hv.hw.now_ns();
     pcpu.expire_parked(hv, now);
     let shared = &hv.pcpus[pcpu.cpu.0 as usize];
@@ -159,7 +162,8 @@ pub fn step(hv: &Hypervisor, pcpu: &mut PcpuLocal) {
         None => {
             pcpu.slice_end = NEVER;
             pcpu.arm(hv, NEVER);
-            hv.hw.idle(&mut || shared.resched.load(Ordering::SeqCst));
+            hv.hw
+                .idle(&mut || shared.resched.load(Ordering::SeqCst) || hv.has_log_news());
             let idle = hv.hw.now_ns().saturating_sub(now);
             shared.idle_ns.fetch_add(idle, Ordering::Relaxed);
         }
@@ -298,6 +302,9 @@ impl Turn<'_> {
             .load(Ordering::Relaxed)
         {
             return Some(self.preempted());
+        }
+        if self.hv.has_log_news() {
+            self.hv.tell_log_news();
         }
         if self.pcpu.check_clock {
             self.pcpu.check_clock = false;

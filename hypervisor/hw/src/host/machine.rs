@@ -436,8 +436,15 @@ impl Machine for FakeMachine {
     fn own_functions(&self) -> Vec<Bdf> {
         Vec::new()
     }
-    fn console_write(&self, bytes: &[u8]) {
-        self.seen().console.extend_from_slice(bytes);
+    fn console_write(&self, bytes: &[u8], keep: bool) {
+        let mut seen = self.seen();
+        seen.console.extend_from_slice(bytes);
+        if keep {
+            seen.log.extend_from_slice(bytes);
+        }
+    }
+    fn log_end(&self) -> u64 {
+        self.seen().log.len() as u64
     }
     fn console_read(&self, buf: &mut [u8]) -> usize {
         let mut seen = self.seen();
@@ -454,9 +461,9 @@ impl Machine for FakeMachine {
         buf[..n].copy_from_slice(&seen.log[from..from + n]);
         (n, (from + n) as u64)
     }
-    fn log_clear(&self) {
+    fn log_clear(&self, position: u64) {
         let mut seen = self.seen();
-        seen.log_cleared = seen.log.len();
+        seen.log_cleared = (position as usize).clamp(seen.log_cleared, seen.log.len());
     }
     fn port_is_ours(&self, port: u16) -> bool {
         (0x3f8..0x400).contains(&port)

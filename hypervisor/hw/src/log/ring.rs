@@ -44,9 +44,9 @@ impl<const N: usize> Ring<N> {
         self.end.saturating_sub(N as u64).max(self.cleared)
     }
 
-    /// Forgets all bytes so far.
-    pub fn clear(&mut self) {
-        self.cleared = self.end;
+    /// Forgets the bytes before `position`.
+    pub fn clear(&mut self, position: u64) {
+        self.cleared = position.clamp(self.cleared, self.end);
     }
 
     /// The bytes from `position` on, as at most two pieces, oldest first. A position that has been overwritten starts at
@@ -103,7 +103,10 @@ mod tests {
         assert_eq!((n, at, &buf), (3, 10, b"789"));
         let (n, at) = r.read(at, &mut buf);
         assert_eq!((n, at, &buf[..2]), (2, 12, &b"ab"[..]));
-        r.clear();
+        r.clear(11);
+        assert_eq!(r.read(0, &mut buf), (1, 12));
+        r.clear(99);
+        r.clear(3);
         assert_eq!(r.read(0, &mut buf).0, 0);
         r.write(b"x");
         assert_eq!(r.read(0, &mut buf), (1, 13));

@@ -1,7 +1,7 @@
 //! The log on the machine: ring, consoles, levels, all under one lock.
 
 use core::fmt::{self, Write};
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
 
@@ -74,6 +74,8 @@ static STATE: SpinLock<State, { rank::LOG }> = SpinLock::new(State {
     host_limit: RateLimit::new(),
 });
 
+/// [`Ring::end`] of the ring.
+static END: AtomicU64 = AtomicU64::new(0);
 /// Nanoseconds since boot, as soon as there is a clock.
 static CLOCK: Hook<fn() -> u64> = Hook::new();
 /// Wall clock: seconds since 1970 and nanoseconds.
@@ -182,14 +184,24 @@ pub fn read_ring(position: u64, buf: &mut [u8]) -> (usize, u64) {
     STATE.lock().ring.read(position, buf)
 }
 
-/// Forgets the ring's contents.
-pub fn clear_ring() {
-    STATE.lock().ring.clear();
+/// Forgets the ring's contents before a position.
+pub fn clear_ring(position: u64) {
+    STATE.lock().ring.clear(position);
 }
 
-/// Writes bytes as they are to ring and consoles (a guest's console output).
-pub fn console_write(bytes: &[u8]) {
-    STATE.lock().put(bytes);
+/// Position after the newest byte of the ring. Takes no lock: a look at it costs one load.
+#[inline]
+pub fn ring_end() -> u64 {
+    END.load(Ordering::Relaxed)
+}
+
+/// Writes bytes as they are to the consoles, and to the ring if they are to be kept.
+pub fn console_write(bytes: &[u8], keep: bool) {
+    let mut state = STATE.lock();
+    if keep {
+        state.keep(bytes);
+    }
+    state.show(bytes);
 }
 
 /// Takes bytes typed on a serial console; returns how many.
@@ -235,7 +247,16 @@ impl Screen {
 
 impl State {
     fn put(&mut self, bytes: &[u8]) {
+        self.keep(bytes);
+        self.show(bytes);
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
         self.ring.write(bytes);
+        END.store(self.ring.end(), Ordering::Relaxed);
+    }
+
+    fn show(&mut self, bytes: &[u8]) {
         for uart in &mut self.serial {
             write_serial(uart, bytes);
         }

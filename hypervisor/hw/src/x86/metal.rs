@@ -331,14 +331,18 @@ impl Machine for Metal {
         iommu::own_functions()
     }
 
-    fn console_write(&self, bytes: &[u8]) {
-        crate::log::console_write(bytes);
+    fn console_write(&self, bytes: &[u8], keep: bool) {
+        crate::log::console_write(bytes, keep);
+    }
+    #[inline]
+    fn log_end(&self) -> u64 {
+        crate::log::ring_end()
     }
     fn log_read(&self, position: u64, buf: &mut [u8]) -> (usize, u64) {
         crate::log::read_ring(position, buf)
     }
-    fn log_clear(&self) {
-        crate::log::clear_ring();
+    fn log_clear(&self, position: u64) {
+        crate::log::clear_ring(position);
     }
     fn console_read(&self, buf: &mut [u8]) -> usize {
         crate::log::console_read(buf)

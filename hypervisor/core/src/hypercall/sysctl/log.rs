@@ -45,7 +45,8 @@ pub fn read(o: &mut Op<'_, '_, '_>) -> Result {
         position = next;
     }
     if a.clear != 0 {
-        hw.log_clear();
+        // Only what the caller has got: the next call tells the rest.
+        hw.log_clear(position);
     }
     a.count = done as u32;
     a.index = position as u32;
