@@ -32,7 +32,7 @@ fn identity_pages_return_as_the_same_frame_or_not_at_all() {
     assert_eq!(free_frames(), before + 1);
     assert_eq!(p2m.pages(), 0);
     let guest = DomId(1);
-    let other = FrameRef::take(mfn, guest).expect("free again");
+    let other = FrameRef::take(mfn, guest, 0).expect("free again");
     let mut seen = [0xff; 13];
     other.read(0, &mut seen);
     assert_eq!(seen, [0; 13], "a guest sees what was there");

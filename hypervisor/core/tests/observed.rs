@@ -404,5 +404,9 @@ fn what_only_the_control_domain_is_told() {
     assert_eq!(ask(29, [7, ARG, 0, 0, 0]), EPERM);
     assert_eq!(ask(33, [25, ARG, 0, 0, 0]), ENOSYS);
     assert_eq!(ask(12, [13, ARG, 0, 0, 0]), EPERM);
+    // A claim's argument is looked at first: this one is for the guest itself.
+    let mut claim = [0; 32];
+    claim[24] = 1;
+    hv_core::guest::access::write_phys(&guest.p2m, x86_model::Gpa(ARG), &claim).unwrap();
     assert_eq!(ask(12, [24, ARG, 0, 0, 0]), EPERM);
 }

@@ -233,6 +233,8 @@ pub trait Machine: Sync {
     fn new_vcpu(&self, setup: &VcpuSetup) -> Option<Self::Vcpu>;
     /// Entry format of this machine's second-stage tables.
     fn stage2_format(&self) -> crate::mem::stage2::Format;
+    /// Order of the largest page that the second stage can map: 9, or 18 where 1 GiB pages exist.
+    fn stage2_order(&self) -> u8;
     /// Bits of guest-physical address that the second stage can map (at most 48).
     fn phys_bits(&self) -> u8;
 

@@ -23,6 +23,7 @@ impl Hypervisor {
             domain: d.id,
             flags: dominf::HVM_GUEST,
             tot_pages: d.p2m.pages() as u64,
+            outstanding_pages: d.p2m.claimed() as u64,
             max_pages: d.max_pages(),
             max_vcpu_id: NO_VCPU,
             ssidref: d.config.ssidref,

@@ -35,6 +35,7 @@ impl Hypervisor {
     pub fn kill_domain(&self, domain: &DomainRef) -> bool {
         if domain.life() == Life::Alive {
             domain.set_life(Life::Dying);
+            domain.p2m.end_claim();
             self.hold_vcpus(domain);
         }
         self.wait_until_off(domain);
@@ -47,7 +48,12 @@ impl Hypervisor {
                 let side = GrantSide::new(self, domain.clone());
                 grant::release(&side, cursor as u32, HANDLES).map(u64::from)
             }
-            stage::MEMORY => domain.p2m.release(Gfn(cursor), PAGES).map(|gfn| gfn.0),
+            stage::MEMORY => {
+                domain.p2m.drop_huge();
+                // Whatever its limit: taking large pages apart may need a table.
+                domain.p2m.stage2().set_table_limit(usize::MAX);
+                domain.p2m.release(Gfn(cursor), PAGES).map(|gfn| gfn.0)
+            }
             stage::VCPUS => {
                 // Who had mapped the domain's memory may keep it a little; it is wanted now.
                 for other in self.domains() {

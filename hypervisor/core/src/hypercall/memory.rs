@@ -5,7 +5,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use hv_hw::mem::{frames, free_frames};
+use hv_hw::Machine;
+use hv_hw::mem::frames;
 use x86_model::Gfn;
 use xen_abi::Errno;
 use xen_abi::memory::{
@@ -14,10 +15,14 @@ use xen_abi::memory::{
 
 use super::{Call, HcResult, memory_map, physmap, ptr, resource};
 use crate::domain::{DomainRef, Life};
-use crate::p2m::{PageType, Removed};
+use crate::p2m::{PageType, Removed, huge};
 
 /// Largest extent order that a domain may ask for (2 MiB).
 const MAX_ORDER: u32 = 9;
+/// And the control domain, where the processor has such pages (1 GiB).
+const HUGE_ORDER: u32 = huge::HUGE as u32;
+/// What zeroing a piece of one costs, for [`Call::spend`].
+const PIECE_COST: u32 = huge::PIECE as u32 >> 2;
 
 /// `memory_op(command, pointer)`.
 pub fn handle(call: &mut Call<'_, '_>, [command, arg, ..]: [u64; 5]) -> HcResult {
@@ -83,7 +88,12 @@ fn reservation(call: &mut Call<'_, '_>, sub: u32, start: u64, arg: u64) -> HcRes
     let Ok(target) = call.target(r.domid) else {
         return Ok(start);
     };
-    if r.extent_order > MAX_ORDER || sub == op::INCREASE_RESERVATION {
+    let huge = sub == op::POPULATE_PHYSMAP
+        && r.extent_order == HUGE_ORDER
+        && call.domain().privileged
+        && call.hv().hw.stage2_order() == huge::HUGE
+        && !target.p2m.has_identity();
+    if !huge && r.extent_order > MAX_ORDER || sub == op::INCREASE_RESERVATION {
         // A translated domain has no use for memory without a place.
         return Ok(start);
     }
@@ -105,6 +115,16 @@ fn reservation(call: &mut Call<'_, '_>, sub: u32, start: u64, arg: u64) -> HcRes
         let Ok(gfn) = call.memory().read_at::<u64>(ptr(r.extent_start), done) else {
             break;
         };
+        if huge {
+            match populate_huge(&target, Gfn(gfn), &mut removed) {
+                Ok(true) => done += 1,
+                // More to zero.
+                Ok(false) => {}
+                Err(_) => break,
+            }
+            call.spend(PIECE_COST);
+            continue;
+        }
         let ok = match sub {
             op::DECREASE_RESERVATION => decrease(&target, Gfn(gfn), r.extent_order, &mut removed),
             _ => populate(&target, Gfn(gfn), r.extent_order, &mut removed),
@@ -166,6 +186,18 @@ fn populate(
     Ok(())
 }
 
+fn populate_huge(
+    target: &DomainRef,
+    first: Gfn,
+    removed: &mut Vec<Removed>,
+) -> Result<bool, Errno> {
+    let _in_range = pages(target, first, HUGE_ORDER)?;
+    if target.life() != Life::Alive {
+        return Err(Errno::EINVAL);
+    }
+    target.p2m.populate_huge(first, target.max_pages(), removed)
+}
+
 /// The pages of an extent, if the domain can have all of them.
 fn pages(target: &DomainRef, first: Gfn, order: u32) -> Result<impl Iterator<Item = Gfn>, Errno> {
     let end = first.0.checked_add(1 << order).ok_or(Errno::EINVAL)?;
@@ -194,22 +226,24 @@ fn remove(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
     Ok(0)
 }
 
-/// `XENMEM_claim_pages`: whether the domain can get that many pages in all. Nothing is set aside, so a claim only fails
-/// early what would fail later.
+/// `XENMEM_claim_pages`: sets memory aside for a domain that is to have so many pages in all; 0 gives that up.
 fn claim(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
-    call.privileged()?;
     let r: MemoryReservation = call.memory().read(ptr(arg))?;
     if r.extent_start != 0 || r.extent_order != 0 || r.mem_flags != 0 {
         return Err(Errno::EINVAL);
     }
-    let target = call.hv().domain(r.domid).ok_or(Errno::ESRCH)?;
-    let has = target.p2m.pages() as u64;
-    match r.nr_extents {
-        0 => Ok(0),
-        n if n <= has || n > target.max_pages() => Err(Errno::EINVAL),
-        n if n - has > free_frames() as u64 => Err(Errno::ENOMEM),
-        _ => Ok(0),
+    let target = call.hv().domain(r.domid).ok_or(Errno::EINVAL)?;
+    call.privileged()?;
+    if r.nr_extents == 0 {
+        target.p2m.end_claim();
+        return Ok(0);
     }
+    // Nobody would end the claim of a domain that is going.
+    if target.life() != Life::Alive {
+        return Err(Errno::EINVAL);
+    }
+    target.p2m.claim(r.nr_extents, target.max_pages())?;
+    Ok(0)
 }
 
 /// `XENMEM_set_pod_target` and `XENMEM_get_pod_target`: no domain is populated on demand, so there is nothing to change and

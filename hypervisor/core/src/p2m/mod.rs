@@ -7,10 +7,13 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+mod claim;
+pub mod huge;
 mod populate;
 
 use hv_hw::mem::stage2::{Format, Leaf};
-use hv_hw::mem::{FrameRef, FrameRun, Perms, Stage2, Stage2Error};
+use hv_hw::mem::{FrameRef, FrameRun, Perms, RawRun, Stage2, Stage2Error};
+use hv_hw::sync::{SpinLock, rank};
 use x86_model::{Gfn, Mfn};
 use xen_abi::{DomId, Errno};
 
@@ -57,8 +60,20 @@ pub struct P2m {
     identity: Vec<IdentityRange>,
     max_gfn: AtomicU64,
     phys_bits: u8,
-    /// Pages of RAM that the domain has (mapped ones; ballooned-out pages do not count).
+    /// Pages of RAM that the domain has (mapped ones; ballooned-out pages do not count), and those of `huge`.
     pages: AtomicUsize,
+    /// Pages of them that are not there yet.
+    coming: AtomicUsize,
+    /// Free frames that are set aside for the domain.
+    claimed: AtomicUsize,
+    /// A 1 GiB page in the making.
+    huge: SpinLock<Option<Huge>, { rank::DEVICE }>,
+}
+
+/// A 1 GiB page that is zeroed in pieces, and where it will be.
+struct Huge {
+    at: Gfn,
+    run: RawRun,
 }
 
 impl From<Stage2Error> for P2mError {
@@ -95,6 +110,9 @@ impl P2m {
             max_gfn: AtomicU64::new(0),
             phys_bits: phys_bits.clamp(32, 48),
             pages: AtomicUsize::new(0),
+            coming: AtomicUsize::new(0),
+            claimed: AtomicUsize::new(0),
+            huge: SpinLock::new(None),
         })
     }
 
@@ -105,7 +123,8 @@ impl P2m {
 
     /// RAM pages mapped.
     pub fn pages(&self) -> usize {
-        self.pages.load(Ordering::Relaxed)
+        let coming = self.coming.load(Ordering::Relaxed);
+        self.pages.load(Ordering::Relaxed).saturating_sub(coming)
     }
 
     /// Highest guest frame that was ever mapped.
@@ -252,6 +271,8 @@ impl P2m {
 impl Drop for P2m {
     /// Gives up the references that the map holds. Nothing runs on the tree any more: its domain is gone.
     fn drop(&mut self) {
+        self.end_claim();
+        self.drop_huge();
         let mut from = Some(Gfn(0));
         while let Some(at) = from {
             from = self.release(at, u32::MAX);

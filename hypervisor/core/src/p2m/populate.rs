@@ -40,7 +40,7 @@ impl P2m {
     }
 
     /// Counts `count` more pages of RAM, if the domain may have them.
-    fn charge(&self, count: u64, max_pages: u64) -> Result<(), Errno> {
+    pub(super) fn charge(&self, count: u64, max_pages: u64) -> Result<(), Errno> {
         let more = |now: usize| {
             let new = (now as u64).checked_add(count)?;
             (new <= max_pages).then_some(new as usize)
@@ -53,14 +53,15 @@ impl P2m {
 
     fn fill(&self, first: Gfn, order: u8, removed: &mut Vec<Removed>) -> Result<(), Errno> {
         if order == 0 {
-            let frame = match self.is_identity(first) {
-                true => FrameRef::take(Mfn(first.0), self.owner),
-                false => FrameRef::alloc(self.owner),
-            };
+            let frame = self.drawing(1, |draw| match self.is_identity(first) {
+                true => FrameRef::take(Mfn(first.0), self.owner, draw),
+                false => FrameRef::alloc_drawing(self.owner, draw),
+            });
             let frame = frame.ok_or(Errno::ENOMEM)?;
             return Ok(self.enter(first, frame, removed)?);
         }
-        let run = FrameRun::alloc(self.owner, order).ok_or(Errno::ENOMEM)?;
+        let run = self.drawing(1 << order, |draw| FrameRun::alloc(self.owner, order, draw));
+        let run = run.ok_or(Errno::ENOMEM)?;
         let leaf_order = if order == SUPERPAGE { order } else { 0 };
         let mapped = if leaf_order == 0 {
             Err(Stage2Error::Occupied)
@@ -143,9 +144,12 @@ impl P2m {
                 return Some(gfn);
             }
             left = left.saturating_sub(cost);
+            // In pieces if there is a frame for the table that this takes; at once else.
+            let _ = self.stage2.split(gfn);
             let old = self.stage2.unmap_leaf(gfn);
             drop(self.take(old));
-            at = Gfn((gfn.0 | ((1 << leaf.order) - 1)) + 1);
+            let order = old.map_or(leaf.order, |l| l.order);
+            at = Gfn((gfn.0 | ((1 << order) - 1)) + 1);
         }
         None
     }

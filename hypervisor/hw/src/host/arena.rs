@@ -6,10 +6,23 @@ use std::sync::atomic::AtomicU64;
 
 use x86_model::{Hpa, Mfn, PAGE_SIZE};
 
-use crate::mem::frames;
+use crate::mem::frames as table;
 
-/// Frames of fake RAM (256 MiB; untouched pages cost nothing).
-pub const FRAMES: usize = 65536;
+/// Frames of fake RAM (256 MiB; untouched pages cost nothing), if nobody asks for more.
+const USUAL: usize = 65536;
+
+static FRAMES: OnceLock<usize> = OnceLock::new();
+
+/// Frames of fake RAM.
+pub fn frames() -> usize {
+    *FRAMES.get_or_init(|| USUAL)
+}
+
+/// Makes a machine with that many frames of RAM; for a test process of its own, before anything else.
+pub fn init_with(frames: usize) {
+    assert_eq!(*FRAMES.get_or_init(|| frames), frames, "too late");
+    init();
+}
 
 struct Arena(*mut u8);
 // SAFETY: the pointer is to a leaked allocation; all access rules are those of physical memory.
@@ -23,7 +36,7 @@ fn base() -> *mut u8 {
     ARENA
         .get_or_init(|| {
             let layout = std::alloc::Layout::from_size_align(
-                FRAMES * PAGE_SIZE as usize,
+                frames() * PAGE_SIZE as usize,
                 PAGE_SIZE as usize,
             )
             .expect("constant layout");
@@ -39,7 +52,7 @@ fn base() -> *mut u8 {
 pub fn pointer(hpa: Hpa) -> *mut u8 {
     let offset = hpa.0 as usize;
     assert!(
-        offset < FRAMES * PAGE_SIZE as usize,
+        offset < frames() * PAGE_SIZE as usize,
         "{hpa:?} is outside the fake machine's RAM"
     );
     base().wrapping_add(offset)
@@ -55,10 +68,10 @@ pub fn init() {
     static DONE: OnceLock<()> = OnceLock::new();
     DONE.get_or_init(|| {
         base();
-        let table: Vec<AtomicU64> = (0..FRAMES).map(|_| AtomicU64::new(0)).collect();
-        let table = Vec::leak(table);
+        let words: Vec<AtomicU64> = (0..frames()).map(|_| AtomicU64::new(0)).collect();
+        let words = Vec::leak(words);
         // SAFETY: a leaked, zeroed slice used by nobody else; `OnceLock` makes this the only call.
-        unsafe { frames::init(table.as_mut_ptr(), table.len()) };
-        frames::add_free(Mfn(1), FRAMES - 1);
+        unsafe { table::init(words.as_mut_ptr(), words.len()) };
+        table::add_free(Mfn(1), frames() - 1);
     });
 }

@@ -427,6 +427,9 @@ impl Machine for FakeMachine {
     fn stage2_format(&self) -> Format {
         Format::Npt
     }
+    fn stage2_order(&self) -> u8 {
+        18
+    }
     fn phys_bits(&self) -> u8 {
         40
     }

@@ -116,7 +116,7 @@ impl FakeVtd {
 
 /// The descriptor at an address, if that is the hypervisor's memory and in use.
 fn descriptor(at: Hpa) -> Option<&'static Descriptor> {
-    let inside = at.0 < (arena::FRAMES * 4096) as u64;
+    let inside = at.0 < (arena::frames() * 4096) as u64;
     if !inside || frames::kind(at.mfn()) != FrameKind::Hypervisor || !at.0.is_multiple_of(64) {
         return None;
     }

@@ -24,7 +24,7 @@ fn is_ram(start: u64, end: u64) -> bool {
 
 #[cfg(not(target_os = "none"))]
 fn is_ram(_start: u64, end: u64) -> bool {
-    end <= (crate::host::arena::FRAMES as u64) * PAGE_SIZE
+    end <= (crate::host::arena::frames() as u64) * PAGE_SIZE
 }
 
 /// Copies `len` bytes; the ranges may overlap. False, and nothing is done, if a byte is out of reach.

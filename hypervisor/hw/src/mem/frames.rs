@@ -37,6 +37,8 @@ static TABLE: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 static LEN: AtomicUsize = AtomicUsize::new(0);
 static FREE: AtomicUsize = AtomicUsize::new(0);
 static RAM: AtomicUsize = AtomicUsize::new(0);
+/// Free frames that are set aside. Changes under the lock of the search.
+static RESERVED: AtomicUsize = AtomicUsize::new(0);
 /// Search hints: one past the highest index worth looking at, for single frames and for 2 MiB runs.
 static SEARCH: SpinLock<Hints, { rank::FRAMES }> = SpinLock::new(Hints {
     single: usize::MAX,
@@ -111,16 +113,55 @@ pub fn claim_for_guest(first: Mfn, count: usize, owner: DomId) -> usize {
     free + absent
 }
 
-/// Takes the frame `mfn` out of the free pool as guest memory of `owner` with one reference. `None` if it is not free.
-pub(super) fn take_free(mfn: Mfn, owner: DomId) -> Option<()> {
+/// Sets free frames aside: from now on only who draws on them gets the last ones. False if there are not so many that are
+/// neither in use nor set aside.
+pub fn reserve(count: usize) -> bool {
+    let _hints = SEARCH.lock();
+    let fits = enough(count, 0);
+    if fits {
+        RESERVED.fetch_add(count, Ordering::Relaxed);
+    }
+    fits
+}
+
+/// Ends that for `count` frames.
+pub fn unreserve(count: usize) {
+    let _hints = SEARCH.lock();
+    draw_on(count);
+}
+
+/// Free frames that are set aside.
+pub fn reserved_frames() -> usize {
+    RESERVED.load(Ordering::Relaxed)
+}
+
+/// Whether `count` free frames are left for somebody to whom `draw` of those set aside belong. Under the lock.
+fn enough(count: usize, draw: usize) -> bool {
+    let reserved = RESERVED.load(Ordering::Relaxed).saturating_sub(draw);
+    FREE.load(Ordering::Relaxed).saturating_sub(reserved) >= count
+}
+
+/// Under the lock.
+fn draw_on(count: usize) {
+    let left = RESERVED.load(Ordering::Relaxed).saturating_sub(count);
+    RESERVED.store(left, Ordering::Relaxed);
+}
+
+/// Takes the frame `mfn` out of the free pool as guest memory of `owner` with one reference, `draw` of it from what is set
+/// aside. `None` if it is not free.
+pub(super) fn take_free(mfn: Mfn, owner: DomId, draw: usize) -> Option<()> {
     // Under the lock no search can hand it out meanwhile.
     let _hints = SEARCH.lock();
+    if !enough(1, draw) {
+        return None;
+    }
     let slot = entry(mfn)?;
     if kind_of(slot.load(Ordering::Acquire)) != FrameKind::Free as u64 {
         return None;
     }
     slot.store(word(FrameKind::Guest, owner, 1), Ordering::Release);
     FREE.fetch_sub(1, Ordering::Relaxed);
+    draw_on(draw);
     Some(())
 }
 
@@ -168,12 +209,27 @@ pub fn alloc_contiguous(
     kind: FrameKind,
     owner: DomId,
 ) -> Option<Mfn> {
+    alloc_drawing(count, align, limit, kind, owner, 0)
+}
+
+/// As [`alloc_contiguous`], for somebody to whom `draw` of the frames belong that are set aside.
+pub fn alloc_drawing(
+    count: usize,
+    align: usize,
+    limit: Option<Mfn>,
+    kind: FrameKind,
+    owner: DomId,
+    draw: usize,
+) -> Option<Mfn> {
     debug_assert!(align.is_power_of_two());
     if count == 0 {
         return None;
     }
     let table = table();
     let mut hints = SEARCH.lock();
+    if !enough(count, draw) {
+        return None;
+    }
     let hint = match (count, limit) {
         (1, None) => hints.single,
         (_, None) if align >= 512 => hints.large,
@@ -187,9 +243,11 @@ pub fn alloc_contiguous(
         slot.store(word(kind, owner, 1), Ordering::Release);
     }
     FREE.fetch_sub(count, Ordering::Relaxed);
+    draw_on(draw);
     match (count, limit) {
         (1, None) => hints.single = first,
-        (_, None) if align >= 512 => hints.large = first,
+        // A search for more, or for wider alignment, has passed over runs that would do for 2 MiB.
+        (..=512, None) if align == 512 => hints.large = first,
         _ => {}
     }
     Some(Mfn(first as u64))

@@ -16,16 +16,21 @@ pub struct FrameRef(Mfn);
 impl FrameRef {
     /// Allocates a zeroed frame for `owner`, with this handle as its only reference. `None` when memory is exhausted.
     pub fn alloc(owner: DomId) -> Option<Self> {
-        let mfn = frames::alloc_contiguous(1, 1, None, FrameKind::Guest, owner)?;
+        Self::alloc_drawing(owner, 0)
+    }
+
+    /// As [`FrameRef::alloc`], for somebody to whom `draw` (0 or 1) of the frames belong that are set aside.
+    pub fn alloc_drawing(owner: DomId, draw: usize) -> Option<Self> {
+        let mfn = frames::alloc_drawing(1, 1, None, FrameKind::Guest, owner, draw)?;
         let this = FrameRef(mfn);
         this.zero();
         Some(this)
     }
 
     /// Takes the very frame `mfn` out of the free pool for `owner`, zeroed, with this handle as its only reference. `None`
-    /// if it is not free.
-    pub fn take(mfn: Mfn, owner: DomId) -> Option<Self> {
-        frames::take_free(mfn, owner)?;
+    /// if it is not free. `draw` as for [`FrameRef::alloc_drawing`].
+    pub fn take(mfn: Mfn, owner: DomId, draw: usize) -> Option<Self> {
+        frames::take_free(mfn, owner, draw)?;
         let this = FrameRef(mfn);
         this.zero();
         Some(this)
@@ -147,6 +152,44 @@ impl Drop for FrameRef {
     }
 }
 
+/// A run that is being zeroed: nobody can reach its frames yet.
+#[derive(Debug)]
+pub struct RawRun {
+    run: FrameRun,
+    zeroed: usize,
+}
+
+impl RawRun {
+    /// As [`FrameRun::alloc`], before the first frame is zeroed.
+    pub fn alloc(owner: DomId, order: u8, draw: usize) -> Option<Self> {
+        let order = order.min(18);
+        let count = 1usize << order;
+        let first = frames::alloc_drawing(count, count, None, FrameKind::Guest, owner, draw)?;
+        Some(RawRun {
+            run: FrameRun { first, order },
+            zeroed: 0,
+        })
+    }
+
+    /// Zeroes at most `frames` more frames; true when all are zero.
+    pub fn zero(&mut self, frames: usize) -> bool {
+        let count = 1usize << self.run.order;
+        let end = self.zeroed.saturating_add(frames).min(count);
+        for n in self.zeroed..end {
+            let at = Mfn(self.run.first.0 + n as u64).hpa();
+            // SAFETY: as in `FrameRef::zero`: the run was allocated by us and holds the only reference of each frame.
+            unsafe { core::ptr::write_bytes(phys_to_virt(at), 0, PAGE_SIZE as usize) };
+        }
+        self.zeroed = end;
+        end == count
+    }
+
+    /// The run; `None`, and its frames are free again, if it is not all zero.
+    pub fn finish(self) -> Option<FrameRun> {
+        (self.zeroed == 1 << self.run.order).then_some(self.run)
+    }
+}
+
 /// Counted references to an aligned run of `1 << order` guest frames, one each. What a superpage mapping holds.
 #[derive(Debug)]
 pub struct FrameRun {
@@ -155,17 +198,12 @@ pub struct FrameRun {
 }
 
 impl FrameRun {
-    /// Allocates a zeroed run, aligned to its size, for `owner`. `None` when there is no such run. `order` is at most 18.
-    pub fn alloc(owner: DomId, order: u8) -> Option<Self> {
-        let count = 1usize << order.min(18);
-        let first = frames::alloc_contiguous(count, count, None, FrameKind::Guest, owner)?;
-        for n in 0..count as u64 {
-            // SAFETY: as in `FrameRef::zero`: the frame was just allocated and this run holds its only reference.
-            unsafe {
-                core::ptr::write_bytes(phys_to_virt(Mfn(first.0 + n).hpa()), 0, PAGE_SIZE as usize);
-            }
-        }
-        Some(FrameRun { first, order })
+    /// Allocates a zeroed run, aligned to its size, for `owner`, to whom `draw` of the frames belong that are set aside.
+    /// `None` when there is no such run. `order` is at most 18.
+    pub fn alloc(owner: DomId, order: u8, draw: usize) -> Option<Self> {
+        let mut raw = RawRun::alloc(owner, order, draw)?;
+        raw.zero(usize::MAX);
+        raw.finish()
     }
 
     /// The first frame.

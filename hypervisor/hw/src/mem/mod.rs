@@ -9,8 +9,10 @@ pub mod handle;
 pub mod heap;
 pub mod stage2;
 
-pub use frames::{FrameKind, alloc_contiguous, free_contiguous, free_frames, total_frames};
-pub use handle::{FrameRef, FrameRun};
+pub use frames::{
+    FrameKind, alloc_contiguous, free_contiguous, free_frames, reserved_frames, total_frames,
+};
+pub use handle::{FrameRef, FrameRun, RawRun};
 pub use stage2::{Perms, Stage2, Stage2Error};
 
 use x86_model::Hpa;

@@ -300,6 +300,16 @@ impl Stage2 {
         Ok(self.replaced(old, 0))
     }
 
+    /// Splits a 1 GiB leaf that `gfn` lies in into 2 MiB ones; nothing else changes. NoMemory: there is no frame for the
+    /// table.
+    pub fn split(&self, gfn: Gfn) -> Result<(), Stage2Error> {
+        if self.lookup(gfn).is_some_and(|l| l.order == 18) {
+            let _writer = self.writer.lock();
+            self.slot(gfn, 1)?;
+        }
+        Ok(())
+    }
+
     /// Removes the whole leaf that `gfn` lies in, whatever its size, and returns it (its first frame and its order).
     pub fn unmap_leaf(&self, gfn: Gfn) -> Option<Leaf> {
         let _writer = self.writer.lock();
@@ -419,6 +429,15 @@ mod tests {
                 t.map(Gfn(0x200), Mfn(0x400), 9, Perms::RAM, 3),
                 Err(Stage2Error::Occupied)
             );
+            t.set_table_limit(9);
+            assert_eq!(
+                t.map(Gfn(1 << 18), Mfn(1 << 18), 18, Perms::RAM, 3),
+                Ok(None)
+            );
+            assert_eq!(t.split(Gfn((1 << 18) + 700)), Ok(()));
+            let part = t.lookup(Gfn((1 << 18) + 700)).unwrap();
+            assert_eq!((part.mfn, part.order), (Mfn((1 << 18) + 700), 9));
+            assert_eq!(t.split(Gfn((1 << 18) + 700)), Ok(()));
             assert_eq!(
                 t.map(Gfn(1 << 36), Mfn(1), 0, Perms::RAM, 0),
                 Err(Stage2Error::BadFrame)

@@ -320,6 +320,9 @@ impl Machine for Metal {
     fn stage2_format(&self) -> Format {
         self.backend.stage2_format()
     }
+    fn stage2_order(&self) -> u8 {
+        self.backend.stage2_order()
+    }
     fn phys_bits(&self) -> u8 {
         features::get().phys_bits.min(48)
     }

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use hv_hw::Machine;
 use hv_hw::machine::CpuId;
-use hv_hw::mem::{frames, free_frames, total_frames};
+use hv_hw::mem::{frames, free_frames, reserved_frames, total_frames};
 use x86_model::PAGE_SIZE;
 use x86_model::pci::Bdf;
 use xen_abi::physdev::PhysdevPciDevice;
@@ -88,6 +88,7 @@ pub fn physinfo(o: &mut Op<'_, '_, '_>) -> Result {
         capabilities: physcap::HVM | physcap::HAP | grants,
         total_pages: total_frames() as u64,
         free_pages: free_frames() as u64,
+        outstanding_pages: reserved_frames() as u64,
         max_mfn: (frames::table_len() as u64).saturating_sub(1),
         hw_cap,
         ..Default::default()

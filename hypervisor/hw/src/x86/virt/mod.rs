@@ -112,6 +112,19 @@ impl Backend {
         }
     }
 
+    /// Order of the largest page of second-stage tables.
+    pub fn stage2_order(self) -> u8 {
+        match self {
+            // They are ordinary page tables (CPUID 8000_0001h EDX bit 26).
+            #[cfg(CONFIG_AMD)]
+            Backend::Svm if cpuid(0x8000_0001, 0)[3] & 1 << 26 != 0 => 18,
+            #[cfg(CONFIG_AMD)]
+            Backend::Svm => 9,
+            #[cfg(CONFIG_INTEL)]
+            Backend::Vmx => vmx::largest_order(),
+        }
+    }
+
     /// Whether a guest with its APIC in x2APIC mode handles its interrupts without exits.
     pub fn assists_x2apic(self) -> bool {
         match self {

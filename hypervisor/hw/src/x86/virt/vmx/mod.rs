@@ -48,6 +48,11 @@ pub fn delivers() -> bool {
         && controls.is_some_and(|c| delivery_model::controls(c.apic, ApicMode::X2Apic) != 0)
 }
 
+/// Order of the largest page that EPT has here.
+pub fn largest_order() -> u8 {
+    CONTROLS.get().map_or(9, |c| c.ept.largest_order().min(18))
+}
+
 fn probe() -> Result<Controls, &'static str> {
     if cpuid(1, 0)[2] & 1 << 5 == 0 {
         return Err("the CPU has no VT-x (CPUID leaf 1 ECX.VMX is clear)");
