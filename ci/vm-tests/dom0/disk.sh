@@ -1,6 +1,6 @@
 #!/bin/sh
 # Does the whole test disk read back with the right digest, by interrupts?
-# xt.module: driver; xt.irq: its name in /proc/interrupts; xt.bytes, xt.md5: what is on the disk.
+# xt.module: driver; xt.irq: its name in /proc/interrupts; xt.chip: by which chip they come there; xt.bytes, xt.md5: what is on the disk.
 . /xt/lib.sh
 need_module sd_mod
 case $(option module) in
@@ -34,6 +34,8 @@ md5=$(md5sum "/dev/$disk" | cut -d' ' -f1)
 note "read $(option bytes) bytes of $disk in $(($(cut -d. -f1 /proc/uptime) - start)) s"
 after=$(interrupts "$(option irq)")
 grep "$(option irq)" /proc/interrupts
+chip=$(option chip)
+[ -z "$chip" ] || grep "$(option irq)" /proc/interrupts | grep -q "$chip" || fail "the interrupts do not come by $chip"
 expect digest "$(option md5)" "$md5"
 [ $((after - before)) -gt 10 ] || fail "only $((after - before)) interrupts of $(option irq)"
 note "$((after - before)) interrupts"

@@ -51,7 +51,17 @@ pub fn rows() -> Vec<VmTest> {
             .script("net")
     };
     vec![
-        disk("ahci", Normal, AHCI, 32).dom0_cmdline("xt.module=ahci xt.irq=ahci"),
+        disk("ahci", Normal, AHCI, 32).dom0_cmdline("xt.module=ahci xt.irq=ahci xt.chip=PCI-MSI"),
+        // The same interrupts as event channels.
+        disk("ahci-pirq", Normal, AHCI, 32)
+            .cmdline("dom0=hvm-pirq")
+            .dom0_cmdline("xt.module=ahci xt.irq=ahci xt.chip=xen-pirq"),
+        disk("ahci-pirq-intx", Full, AHCI, 32)
+            .cmdline("dom0=hvm-pirq")
+            .dom0_cmdline("xt.module=ahci xt.irq=ahci xt.chip=xen-pirq pci=nomsi"),
+        disk("virtio-pirq", Full, VIRTIO, 32)
+            .cmdline("dom0=hvm-pirq")
+            .dom0_cmdline("xt.module=virtio_blk xt.irq=virtio xt.chip=xen-pirq"),
         disk("ahci-256", Full, AHCI, 256)
             .dom0_cmdline("xt.module=ahci xt.irq=ahci")
             .extra_time(180),

@@ -58,6 +58,7 @@ extern "C" fn xenolith_main(magic: u32, info: u32) -> ! {
                 .and_then(|f| f.pm_timer)
                 .map_or(0, |p| p.address as u16),
         },
+        pirqs: options.dom0.hvm_pirq,
         windows: acpi::table(b"MCFG").map_or_else(Vec::new, |t| config_windows(&t.bytes).collect()),
     };
     if let Err(e) = start::start(hv, &loaded, &choices) {

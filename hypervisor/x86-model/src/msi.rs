@@ -38,6 +38,22 @@ impl Message {
     }
 }
 
+/// The pirq that a message names in Xen's form, which no APIC would accept: delivery mode ExtINT with vector 0, the low byte
+/// of the number in place of the destination, the rest in bits 31:8 of the upper half of the address.
+pub const fn xen_pirq(address: u64, data: u32) -> Option<u32> {
+    let mode = DeliveryMode::from_bits(data >> 8);
+    if address as u32 >> 20 != 0xfee || address >> 32 & 0xff != 0 {
+        return None;
+    }
+    if !matches!(mode, DeliveryMode::ExtInt) || data & 0xff != 0 {
+        return None;
+    }
+    match (address >> 12) as u32 & 0xff | (address >> 32) as u32 {
+        0 => None,
+        pirq => Some(pirq),
+    }
+}
+
 /// MSI capability: message control, at offset 2 of the capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MsiControl(pub u16);
@@ -229,5 +245,18 @@ mod tests {
             (MsixLocation(0x2003).bar(), MsixLocation(0x2003).offset()),
             (3, 0x2000)
         );
+    }
+
+    #[test]
+    fn pirqs_in_messages() {
+        let pirq = |n: u64| (n & !0xff) << 32 | 0xfee0_0000 | (n & 0xff) << 12;
+        for n in [1, 0xff, 0x217, 0xff_ffff] {
+            assert_eq!(xen_pirq(pirq(n), 0x700), Some(n as u32));
+            assert_eq!(xen_pirq(pirq(n), 0x730), None);
+            assert_eq!(xen_pirq(pirq(n), 0x030), None);
+            assert_eq!(xen_pirq(pirq(n) | 1 << 32, 0x700), None);
+        }
+        assert_eq!(xen_pirq(pirq(0), 0x700), None);
+        assert_eq!(xen_pirq(0xfed0_1000, 0x700), None);
     }
 }

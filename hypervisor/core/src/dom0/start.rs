@@ -17,6 +17,7 @@ use super::build::{Dom0Plan, PhysWriter};
 use crate::domain::{CpuPolicy, Domain, DomainConfig, DomainSetup, MemoryRange};
 use crate::hvm::platform::{self, Platform, PortFacts};
 use crate::hypervisor::Hypervisor;
+use crate::irq::pirq::Pirqs;
 use crate::p2m::{P2m, PageType};
 use crate::sched::{CpuMask, Params};
 use crate::vcpu::boot_state;
@@ -32,6 +33,8 @@ pub struct Choices {
     pub ports: PortFacts,
     /// PCI configuration windows of the host.
     pub windows: Vec<ConfigWindow>,
+    /// dom0 may have interrupts as event channels.
+    pub pirqs: bool,
 }
 
 /// What a carried-out plan leaves behind; the plan itself, with the unpacked kernel, can be dropped.
@@ -133,6 +136,14 @@ pub fn start(hv: &Hypervisor, loaded: &Loaded, choices: &Choices) -> Result<Arc<
         })
         .collect();
     let version = (hv.identity.major, hv.identity.minor);
+    let ioapics = hv.hw.ioapics();
+    let mut platform = Platform::new(&ioapics, choices.windows.clone(), &hv.hw.own_functions());
+    let mut emulation = emu::LAPIC | emu::IOAPIC | emu::VPCI;
+    if choices.pirqs {
+        let lines = ioapics.iter().map(|a| a.gsi_base + a.pins).max();
+        platform = platform.with_pirqs(Pirqs::new(lines.unwrap_or(0)));
+        emulation |= emu::USE_PIRQ;
+    }
     let setup = DomainSetup {
         id,
         privileged: true,
@@ -141,17 +152,13 @@ pub fn start(hv: &Hypervisor, loaded: &Loaded, choices: &Choices) -> Result<Arc<
         max_pages: loaded.max_pages,
         vcpus: choices.vcpus,
         config: DomainConfig {
-            emulation: emu::LAPIC | emu::IOAPIC | emu::VPCI,
+            emulation,
             grants: hv.grant_limits,
             ..Default::default()
         },
         cpu: CpuPolicy::new(&hv.hw, id, choices.vcpus, version, true),
         io_bitmap: Some(platform::io_bitmap(&hv.hw, choices.ports)),
-        platform: Some(Platform::new(
-            &hv.hw.ioapics(),
-            choices.windows.clone(),
-            &hv.hw.own_functions(),
-        )),
+        platform: Some(platform),
     };
     let domain = Domain::new(&hv.hw, setup, p2m)?;
     domain.make_vcpus(&hv.hw, u32::MAX)?;

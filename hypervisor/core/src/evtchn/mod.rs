@@ -95,6 +95,29 @@ impl Evtchn {
         self.table.lock().bind_virq(virq, vcpu)
     }
 
+    /// A port for a device's interrupt, at vCPU 0.
+    pub fn bind_pirq(&self, pirq: u32) -> Result<u32, Errno> {
+        self.table.lock().allocate(ports::State::Pirq(pirq), 0)
+    }
+
+    /// Whether a port is that of a device's interrupt (it may have been closed, and another thing be on it).
+    pub fn is_pirq(&self, port: u32, pirq: u32) -> bool {
+        let table = self.table.lock();
+        let state = table.ports.get(port).map(|p| p.state);
+        state == Ok(ports::State::Pirq(pirq))
+    }
+
+    /// Raises a device's interrupt. `None` if the port is not that interrupt's.
+    pub fn raise_pirq(&self, pages: &dyn VcpuPages, port: u32, pirq: u32) -> Option<Notify> {
+        let mut table = self.table.lock();
+        let state = table.ports.get(port).map(|p| p.state);
+        (state == Ok(ports::State::Pirq(pirq))).then(|| {
+            let mut out = Notify::default();
+            table.raise(pages, &self.polling, port, &mut out);
+            out
+        })
+    }
+
     /// `EVTCHNOP_bind_ipi`. ENOENT: no such vCPU.
     pub fn bind_ipi(&self, vcpu: u32) -> Result<u32, Errno> {
         self.table.lock().bind_ipi(vcpu)
@@ -144,6 +167,7 @@ impl Evtchn {
             State::Unbound { remote } => query.set_unbound(remote),
             State::Interdomain { remote, port } => query.set_interdomain(remote, port),
             State::Virq(virq) => query.set_virq(virq),
+            State::Pirq(pirq) => query.set_pirq(pirq),
             State::Ipi => query.status = status::IPI,
         }
         Ok(())

@@ -159,7 +159,7 @@ where
         let (remote, remote_port) = match state {
             State::Free | State::Reserved => return Err(Errno::EINVAL),
             State::Interdomain { remote, port } => (remote, port),
-            State::Unbound { .. } | State::Virq(_) | State::Ipi => {
+            State::Unbound { .. } | State::Virq(_) | State::Pirq(_) | State::Ipi => {
                 table.close_own(port);
                 return Ok(());
             }

@@ -29,6 +29,8 @@ pub enum State {
     },
     /// A virtual interrupt.
     Virq(u32),
+    /// A device's interrupt.
+    Pirq(u32),
     /// An inter-processor interrupt of the domain's own.
     Ipi,
 }

@@ -174,7 +174,7 @@ impl EvtchnTable {
         let p = self.ports.get_mut(port)?;
         match p.state {
             State::Virq(virq) if virq::scope(virq) == Some(Scope::Global) => {}
-            State::Unbound { .. } | State::Interdomain { .. } => {}
+            State::Unbound { .. } | State::Interdomain { .. } | State::Pirq(_) => {}
             _ => return Err(Errno::EINVAL),
         }
         p.vcpu = vcpu;

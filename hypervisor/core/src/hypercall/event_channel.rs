@@ -4,9 +4,9 @@ use alloc::sync::Arc;
 
 use x86_model::Gfn;
 use xen_abi::event_channel::{
-    EvtchnAllocUnbound, EvtchnBindInterdomain, EvtchnBindIpi, EvtchnBindVcpu, EvtchnBindVirq,
-    EvtchnClose, EvtchnExpandArray, EvtchnInitControl, EvtchnReset, EvtchnSend, EvtchnSetPriority,
-    EvtchnStatus, EvtchnUnmask, op,
+    EvtchnAllocUnbound, EvtchnBindInterdomain, EvtchnBindIpi, EvtchnBindPirq, EvtchnBindVcpu,
+    EvtchnBindVirq, EvtchnClose, EvtchnExpandArray, EvtchnInitControl, EvtchnReset, EvtchnSend,
+    EvtchnSetPriority, EvtchnStatus, EvtchnUnmask, op,
 };
 use xen_abi::{DomId, Errno};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -70,8 +70,15 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
             a.port = call.domain().evtchn.bind_ipi(a.vcpu)?;
             Ok(())
         }),
-        // Physical interrupts reach PVH and HVM domains through their interrupt controllers.
-        op::BIND_PIRQ => Err(Errno::EINVAL),
+        op::BIND_PIRQ => in_out(call, arg, |call, a: &mut EvtchnBindPirq| {
+            // Without pirqs, physical interrupts come through the domain's interrupt controllers.
+            let d = Arc::clone(call.domain());
+            let platform = d.platform.as_ref().filter(|p| p.has_pirqs());
+            a.port = platform
+                .ok_or(Errno::EINVAL)?
+                .bind_pirq(call.hv(), &d, a.pirq)?;
+            Ok(())
+        }),
         op::CLOSE => {
             let a: EvtchnClose = call.memory().read(ptr(arg))?;
             evtchn::close(&**call.domain(), a.port, |id| call.hv().domain(id))?;

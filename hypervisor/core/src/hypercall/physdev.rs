@@ -1,15 +1,18 @@
-//! `physdev_op` (33): what a PVH dom0 tells of the hardware. Sub-operations that need event-channel pirqs are ENOSYS, as on
-//! Xen for domains without pirq emulation.
+//! `physdev_op` (33): what a PVH dom0 tells of the hardware, and its pirqs if it has them; else those sub-operations are ENOSYS,
+//! as on Xen for domains without pirq emulation.
 
 use x86_model::pci::Bdf;
 use xen_abi::Errno;
 use xen_abi::physdev::{
-    PhysdevDbgpOp, PhysdevPciDevice, PhysdevPciDeviceAdd, PhysdevPciMmcfgReserved,
-    PhysdevRestoreMsi, op,
+    PhysdevDbgpOp, PhysdevEoi, PhysdevGetFreePirq, PhysdevIrq, PhysdevIrqStatusQuery,
+    PhysdevMapPirq, PhysdevPciDevice, PhysdevPciDeviceAdd, PhysdevPciMmcfgReserved,
+    PhysdevRestoreMsi, PhysdevUnmapPirq, irq_status, map_pirq, op,
 };
 
 use super::{Call, HcResult, ptr};
+use crate::domain::DomainRef;
 use crate::hvm::platform::Platform;
+use crate::irq::pirq::Kind;
 
 /// `physdev_op(sub, pointer)`.
 pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
@@ -47,8 +50,82 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
             let _: PhysdevDbgpOp = call.memory().read(ptr(arg))?;
             Ok(0)
         }
+        op::ALLOC_IRQ_VECTOR
+        | op::GET_FREE_PIRQ
+        | op::MAP_PIRQ
+        | op::UNMAP_PIRQ
+        | op::EOI
+        | op::IRQ_STATUS_QUERY
+            if call
+                .domain()
+                .platform
+                .as_ref()
+                .is_some_and(Platform::has_pirqs) =>
+        {
+            pirq(call, sub as u32, arg)
+        }
         _ => Err(Errno::ENOSYS),
     }
+}
+
+/// What a domain with pirqs may do with them.
+fn pirq(call: &mut Call<'_, '_>, sub: u32, arg: u64) -> HcResult {
+    let (hv, d) = (call.hv(), DomainRef::clone(call.domain()));
+    let platform = d.platform.as_ref().ok_or(Errno::ENOSYS)?;
+    match sub {
+        // Linux asks for a vector with each line, which says nothing: Xen answers the number that it got.
+        op::ALLOC_IRQ_VECTOR => {
+            let mut a: PhysdevIrq = call.memory().read(ptr(arg))?;
+            a.vector = a.irq;
+            call.memory().write(ptr(arg), &a)?;
+        }
+        op::GET_FREE_PIRQ => {
+            let mut a: PhysdevGetFreePirq = call.memory().read(ptr(arg))?;
+            call.memory().probe_out(ptr(arg), size_of_val(&a))?;
+            a.pirq = platform.pirqs(|p| p.take_free(a.kind != map_pirq::GSI))?;
+            call.memory().write(ptr(arg), &a)?;
+        }
+        op::MAP_PIRQ => {
+            let mut a: PhysdevMapPirq = call.memory().read(ptr(arg))?;
+            call.memory().probe_out(ptr(arg), size_of_val(&a))?;
+            if call.target(a.domid)?.id != d.id {
+                // No device can be given away.
+                return Err(Errno::EOPNOTSUPP);
+            }
+            let wanted = u32::try_from(a.pirq).ok();
+            let pirq = match a.kind {
+                map_pirq::GSI => {
+                    let gsi = u32::try_from(a.index).map_err(|_| Errno::EINVAL)?;
+                    platform.pirqs(|p| p.map_line(gsi, wanted))?
+                }
+                map_pirq::MSI => platform.pirqs(|p| p.map_message(wanted))?,
+                _ => return Err(Errno::EINVAL),
+            };
+            a.pirq = pirq.cast_signed();
+            call.memory().write(ptr(arg), &a)?;
+        }
+        op::UNMAP_PIRQ => {
+            let a: PhysdevUnmapPirq = call.memory().read(ptr(arg))?;
+            if call.target(a.domid)?.id != d.id {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            let pirq = u32::try_from(a.pirq).map_err(|_| Errno::EINVAL)?;
+            platform.unmap_pirq(hv, pirq)?;
+        }
+        op::EOI => {
+            let a: PhysdevEoi = call.memory().read(ptr(arg))?;
+            platform.end_pirq(hv, &d, a.irq)?;
+        }
+        _ => {
+            let mut a: PhysdevIrqStatusQuery = call.memory().read(ptr(arg))?;
+            a.flags = match platform.pirqs(|p| p.get(a.irq))?.0 {
+                Kind::Gsi(_) => irq_status::NEEDS_EOI,
+                Kind::Msi => 0,
+            };
+            call.memory().write(ptr(arg), &a)?;
+        }
+    }
+    Ok(0)
 }
 
 /// ENODEV unless the platform has what was asked for.

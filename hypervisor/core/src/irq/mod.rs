@@ -6,6 +6,7 @@
 //! pCPUs ([`moves`]), so its owner knows it by a number and not by its vector.
 
 mod moves;
+pub mod pirq;
 mod post;
 mod table;
 
@@ -40,6 +41,13 @@ pub enum Source {
     Msi {
         /// What the guest programmed.
         guest: Ipi,
+        /// The function that sends it.
+        device: Bdf,
+    },
+    /// A device's message that is an event of the domain.
+    Pirq {
+        /// The domain's number for it ([`pirq::Pirqs`]).
+        pirq: u32,
         /// The function that sends it.
         device: Bdf,
     },
@@ -114,6 +122,12 @@ impl Hypervisor {
                 if let Some(d) = domain {
                     self.consider_move(&d, &seen, &guest);
                     self.deliver(&d, None, &guest);
+                }
+            }
+            Source::Pirq { pirq, .. } => {
+                eoi();
+                if let Some(d) = domain {
+                    self.raise_pirq(&d, pirq);
                 }
             }
             Source::Gsi { gsi, mode } => {

@@ -108,7 +108,9 @@ impl Hypervisor {
             return false;
         };
         match *source {
-            Source::Msi { device, .. } => p.move_message(self, domain, device, id, to),
+            Source::Msi { device, .. } | Source::Pirq { device, .. } => {
+                p.move_message(self, domain, device, id, to)
+            }
             Source::Gsi { gsi, .. } => p.move_line(self, gsi, id, to),
         }
     }
@@ -134,7 +136,7 @@ impl Hypervisor {
         };
         let home = match source {
             Source::Msi { guest, .. } => self.home_of(&domain, guest),
-            Source::Gsi { .. } => None,
+            Source::Gsi { .. } | Source::Pirq { .. } => None,
         };
         let count = self.hw.cpu_count();
         let others = (0..count).map(CpuId).filter(|&c| c != from);

@@ -25,7 +25,7 @@ impl Hypervisor {
         let at = self.irqs.place(id)?;
         let post = match self.irqs.binding(id)?.source {
             Source::Msi { guest, .. } => self.receiver(domain, &guest),
-            Source::Gsi { .. } => None,
+            Source::Gsi { .. } | Source::Pirq { .. } => None,
         };
         self.hw
             .msi_message(sender, CpuId(at.cpu), at.vector, post.as_ref())

@@ -75,7 +75,7 @@ pub static OPTIONS: &[Spec] = &[
     none("cpufreq", "= none | dom0-kernel | xen | hwp", "CPU frequency is left to the firmware"),
     none("cpuidle", BOOL, "idle CPUs halt; deeper sleep states are not used"),
     none("dom0-iommu", "= List of [ passthrough | strict | map-inclusive | map-reserved ]", "dom0 is mapped one to one"),
-    set("dom0", "= List of [ pvh | verbose | pf-fixup | msr-relaxed ]", "How dom0 is built.", dom0),
+    set("dom0", "= List of [ pvh | verbose | pf-fixup | msr-relaxed | hvm-pirq ]", "How dom0 is built.", dom0),
     set("dom0_max_vcpus", "= <number> | <min>-<max>", "Virtual CPUs of dom0.", |o, a| { o.dom0_max_vcpus = VcpuRange::parse(a.text()?)?; Ok(()) }),
     set("dom0_mem", "= List of [ <amount> | min:<amount> | max:<amount> ]", "Memory of dom0.", |o, a| { o.dom0_mem = Dom0Mem::parse(a.text()?)?; Ok(()) }),
     set("dom0_vcpus_pin", BOOL, "Pin each vCPU of dom0 to the CPU of the same number.", |o, a| { o.dom0_vcpus_pin = a.boolean()?; Ok(()) }),
@@ -293,6 +293,7 @@ fn dom0(o: &mut Options, arg: Arg<'_>) -> Result<(), String> {
             "verbose" => o.dom0.verbose = item.on,
             "pf-fixup" => o.dom0.pf_fixup = item.on,
             "msr-relaxed" => o.dom0.msr_relaxed = item.on,
+            "hvm-pirq" => o.dom0.hvm_pirq = item.on,
             "shadow" if !item.on => {}
             "shadow" => return Err(String::from("shadow paging is not supported")),
             _ => return Ok(false),

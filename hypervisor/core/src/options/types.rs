@@ -306,6 +306,8 @@ pub struct Dom0Mode {
     pub verbose: bool,
     /// Map unknown device memory on first touch.
     pub pf_fixup: bool,
+    /// dom0 may have its devices' interrupts as event channels.
+    pub hvm_pirq: bool,
     /// Answer reads of unknown MSRs with 0 instead of a fault.
     pub msr_relaxed: bool,
 }
@@ -316,6 +318,7 @@ impl Default for Dom0Mode {
             verbose: false,
             pf_fixup: true,
             msr_relaxed: false,
+            hvm_pirq: false,
         }
     }
 }

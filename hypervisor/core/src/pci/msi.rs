@@ -26,8 +26,11 @@ pub(super) struct Msi<V> {
     vector: Option<V>,
 }
 
-/// The message of these registers as an interrupt, if it is one that a local APIC accepts.
+/// The message of these registers as an interrupt, if it is one that a local APIC accepts, or one that names a pirq.
 pub(super) fn as_interrupt(address: u64, data: u32) -> Option<Ipi> {
+    if let Some(pirq) = x86_model::msi::xen_pirq(address, data) {
+        return Some(Ipi::of_pirq(pirq));
+    }
     let m = Message::decode(address, data)?;
     (!m.mode.has_vector() || m.vector >= 16).then(|| Ipi::from_message(&m))
 }

@@ -6,12 +6,17 @@ use core::fmt::Debug;
 use core::ops::Range;
 
 use hv_hw::machine::MsiMessage;
-use x86_model::msi::{MSIX_ENTRY_SIZE, MsixControl, MsixEntry, MsixLocation};
+use x86_model::msi::{MSIX_ENTRY_SIZE, MsixControl, MsixEntry, MsixLocation, xen_pirq};
 use x86_model::pci::Bdf;
 use x86_model::{Hpa, Width};
 
 use super::PciHost;
 use super::msi::as_interrupt;
+
+/// Whether an entry raises nothing. One that names a pirq is masked by its event channel alone: Linux leaves its mask bit set.
+fn closed(entry: &MsixEntry) -> bool {
+    entry.masked() && xen_pirq(entry.address, entry.data).is_none()
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Slot<V> {
@@ -156,10 +161,10 @@ impl<V: Copy + Debug + PartialEq> Msix<V> {
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
-        let was_masked = slot.entry.masked();
+        let was_closed = closed(&slot.entry);
         slot.entry.set_word(n, value);
         // A masked entry is not looked at until it is unmasked.
-        if !(was_masked && slot.entry.masked()) {
+        if !(was_closed && closed(&slot.entry)) {
             self.sync(index, host);
         }
     }
@@ -173,7 +178,7 @@ impl<V: Copy + Debug + PartialEq> Msix<V> {
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
-        let wanted = if enabled && !slot.entry.masked() {
+        let wanted = if enabled && !closed(&slot.entry) {
             as_interrupt(slot.entry.address, slot.entry.data)
         } else {
             None
@@ -202,7 +207,7 @@ impl<V: Copy + Debug + PartialEq> Msix<V> {
         };
         if let Some(base) = self.base
             && self.control.enabled()
-            && !self.slots[index].entry.masked()
+            && !closed(&self.slots[index].entry)
             && let Some(message) = host.message(self.bdf, vector)
         {
             let base = base + index as u64 * u64::from(MSIX_ENTRY_SIZE);
@@ -216,7 +221,7 @@ impl<V: Copy + Debug + PartialEq> Msix<V> {
     /// Brings all entries that are or were in use to the device.
     fn sync_all<H: PciHost<Vector = V>>(&mut self, host: &mut H) {
         for i in 0..self.slots.len() {
-            if !self.slots[i].entry.masked() || self.slots[i].vector.is_some() {
+            if !closed(&self.slots[i].entry) || self.slots[i].vector.is_some() {
                 self.sync(i, host);
             }
         }

@@ -195,6 +195,24 @@ fn msix_is_virtual() {
 }
 
 #[test]
+fn a_message_that_names_a_pirq_needs_no_mask_bit() {
+    let (mut p, mut h) = machine();
+    p.write(NIC, 0x72, Width::B2, 0x8007, &mut h);
+    // Pirq 0x217, its entry masked, as Linux leaves it.
+    entry(&mut p, &mut h, 2, [0xfee1_7000, 0x200, 0x0700, 1]);
+    assert_eq!(h.bound[&0x30].pirq(), Some(0x217));
+    assert_eq!(h.memory[&(TABLE + 32 + 12)], 0);
+    entry(&mut p, &mut h, 1, [0xfee1_7000, 0x200, 0x0041, 1]);
+    assert_eq!(h.bound.len(), 1);
+    // By MSI.
+    p.write(NIC, 0x54, Width::B4, 0xfee2_0000, &mut h);
+    p.write(NIC, 0x58, Width::B4, 0x100, &mut h);
+    p.write(NIC, 0x5c, Width::B2, 0x700, &mut h);
+    p.write(NIC, 0x52, Width::B2, 1, &mut h);
+    assert!(h.bound.values().any(|ipi| ipi.pirq() == Some(0x120)));
+}
+
+#[test]
 fn a_moved_message_is_told_in_two_whole_steps() {
     let (mut p, mut h) = machine();
     p.write(NIC, 0x54, Width::B4, 0xfee0_4000, &mut h);

@@ -11,6 +11,7 @@ use hv_core::domain::{CpuPolicy, Domain, DomainConfig, DomainSetup, MemoryRange}
 use hv_core::hvm::platform::Platform;
 use hv_core::hypercall;
 use hv_core::hypervisor::{Hypervisor, Identity};
+use hv_core::irq::pirq::Pirqs;
 use hv_core::p2m::{P2m, PageType};
 use hv_core::sched::{CpuMask, Params, Scheduler};
 use hv_core::vcpu::exits::Next;
@@ -37,8 +38,17 @@ impl System {
         Self::on(FakeMachine::new(2), vcpus)
     }
 
+    /// With interrupts as events, on a machine with 24 lines.
+    pub fn with_pirqs(vcpus: u32) -> Self {
+        Self::make(FakeMachine::new(2), vcpus, Some(Pirqs::new(24)))
+    }
+
     /// On a certain machine.
     pub fn on(hw: FakeMachine, vcpus: u32) -> Self {
+        Self::make(hw, vcpus, None)
+    }
+
+    fn make(hw: FakeMachine, vcpus: u32, pirqs: Option<Pirqs>) -> Self {
         let sched = Scheduler::by_name(hv_hw::config::SCHED_DEFAULT, hw.cpus, 10_000_000).unwrap();
         let identity = Identity {
             screen: hv_hw::bootinfo::Screen::Unknown,
@@ -51,14 +61,19 @@ impl System {
             command_line: "console=com1".into(),
         };
         let hv = Hypervisor::new(hw, identity, sched, false);
-        let dom = domain(&hv, DomId::DOM0, vcpus);
+        let platform = Platform::new(&hv.hw.ioapics(), Vec::new(), &[]);
+        let platform = match pirqs {
+            Some(pirqs) => platform.with_pirqs(pirqs),
+            None => platform,
+        };
+        let dom = domain(&hv, DomId::DOM0, vcpus, Some(platform));
         hv.add_domain(dom.clone()).unwrap();
         System { hv, dom }
     }
 
     /// Adds a domain without privileges; its memory is laid out like the control domain's.
     pub fn add_guest(&self, id: u16, vcpus: u32) -> Arc<Domain> {
-        let dom = domain(&self.hv, DomId(id), vcpus);
+        let dom = domain(&self.hv, DomId(id), vcpus, None);
         self.hv.add_domain(dom.clone()).unwrap();
         dom
     }
@@ -180,7 +195,7 @@ impl System {
 }
 
 /// A domain with RAM at gfn 0 to `PAGES - 1` whose vCPUs are all up; not in the system yet.
-fn domain(hv: &Hypervisor, id: DomId, vcpus: u32) -> Arc<Domain> {
+fn domain(hv: &Hypervisor, id: DomId, vcpus: u32, platform: Option<Platform>) -> Arc<Domain> {
     let p2m = P2m::new(id, hv.hw.stage2_format(), hv.hw.phys_bits(), Vec::new()).unwrap();
     for gfn in 0..PAGES {
         p2m.map(Gfn(gfn), FrameRef::alloc(id).unwrap(), PageType::Ram, true)
@@ -200,7 +215,7 @@ fn domain(hv: &Hypervisor, id: DomId, vcpus: u32) -> Arc<Domain> {
         config: DomainConfig::default(),
         cpu: CpuPolicy::new(&hv.hw, id, vcpus, (4, 17), true),
         io_bitmap: None,
-        platform: (id == DomId::DOM0).then(|| Platform::new(&hv.hw.ioapics(), Vec::new(), &[])),
+        platform,
     };
     let dom = Domain::new(&hv.hw, setup, p2m).unwrap();
     assert_eq!(dom.make_vcpus(&hv.hw, u32::MAX), Ok(true));

@@ -95,6 +95,24 @@ impl Ipi {
         })
     }
 
+    /// A message that names a pirq; without pirqs it does nothing.
+    pub fn of_pirq(pirq: u32) -> Self {
+        Self {
+            dest: DestSpec::Physical(pirq),
+            mode: DeliveryMode::ExtInt,
+            vector: 0,
+            level: false,
+        }
+    }
+
+    /// The pirq of such a message.
+    pub fn pirq(&self) -> Option<u32> {
+        match (self.mode, self.vector, self.dest) {
+            (DeliveryMode::ExtInt, 0, DestSpec::Physical(pirq)) => Some(pirq),
+            _ => None,
+        }
+    }
+
     /// What a message of a device asks for.
     pub fn from_message(m: &Message) -> Self {
         let dest = match u8::try_from(m.dest) {
