@@ -48,6 +48,15 @@ pub enum End {
     PowerOff,
 }
 
+/// A Debian release whose unmodified toolstack is in dom0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Debian {
+    /// Debian 12 with the tools of Xen 4.17, in dom0's root.
+    Twelve,
+    /// Debian 13 with the tools of Xen 4.20, as a root of its own in `/debian-13`.
+    Thirteen,
+}
+
 /// A test.
 #[derive(Clone, Debug)]
 pub struct VmTest {
@@ -94,7 +103,7 @@ pub struct VmTest {
     /// dom0 is run by our init and services, and has a guest.
     pub system: bool,
     /// dom0 has Debian's toolstack, and a guest.
-    pub debian: bool,
+    pub debian: Option<Debian>,
     /// The named configuration that is booted instead of the usual build.
     pub defconfig: Option<&'static str>,
 }
@@ -124,7 +133,7 @@ impl VmTest {
             needs_xen: false,
             tools: false,
             system: false,
-            debian: false,
+            debian: None,
             defconfig: None,
         }
     }
@@ -147,9 +156,15 @@ impl VmTest {
         self
     }
 
-    /// With Debian's toolstack and a guest in dom0.
+    /// With Debian 12's toolstack and a guest in dom0.
     pub fn debian(mut self) -> Self {
-        self.debian = true;
+        self.debian = Some(Debian::Twelve);
+        self
+    }
+
+    /// With Debian 13's toolstack and a guest in dom0.
+    pub fn debian_13(mut self) -> Self {
+        self.debian = Some(Debian::Thirteen);
         self
     }
 

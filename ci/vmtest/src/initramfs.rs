@@ -30,6 +30,8 @@ pub struct Contents<'a> {
 pub struct Tree<'a> {
     /// Where it lies.
     pub dir: &'a Path,
+    /// Where it goes in the RAM disk: empty, or a directory with a slash at the end.
+    pub at: &'a str,
     /// The paths below it, without a slash in front, that are wanted: whole directories (with a slash at the end) or
     /// the beginnings of file names.
     pub keep: &'a [String],
@@ -122,11 +124,13 @@ fn add_tree(cpio: &mut Cpio, tree: &Tree<'_>, at: &str) -> Result<()> {
             }
         } else if tree.keep.iter().any(|k| place.starts_with(k.as_str())) {
             if kind.is_symlink() {
-                cpio.link(&place, &fs::read_link(&path)?.to_string_lossy());
+                let leads_to = fs::read_link(&path)?;
+                cpio.link(&format!("{}{place}", tree.at), &leads_to.to_string_lossy());
             } else {
                 let bytes = fs::read(&path);
                 let bytes = bytes.with_context(|| format!("cannot read {}", path.display()))?;
-                cpio.file(&place, kind.permissions().mode() & 0o7777, &bytes);
+                let mode = kind.permissions().mode() & 0o7777;
+                cpio.file(&format!("{}{place}", tree.at), mode, &bytes);
             }
         }
     }
@@ -182,6 +186,7 @@ mod tests {
         let keep = ["usr/bin/tool", "etc/a/"].map(String::from);
         let tree = Tree {
             dir: &dir,
+            at: "inner/",
             keep: &keep,
         };
         let mut cpio = Cpio::new();
@@ -189,10 +194,10 @@ mod tests {
         let text = String::from_utf8_lossy(&cpio.finish()).into_owned();
         fs::remove_dir_all(&dir).expect("ours");
         for name in [
-            "usr/bin/tool\0",
-            "usr/bin/toolbox\0",
-            "usr/bin/toollink\0",
-            "etc/a/b/c\0",
+            "inner/usr/bin/tool\0",
+            "inner/usr/bin/toolbox\0",
+            "inner/usr/bin/toollink\0",
+            "inner/etc/a/b/c\0",
         ] {
             assert!(text.contains(name), "{name} is missing");
         }

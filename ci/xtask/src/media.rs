@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use hv_hw::bootinfo::bundle;
 use std::fs;
 use std::path::{Path, PathBuf};
+use vm_tests::Debian;
 use vmtest::acpi::Table;
 use vmtest::iso::{self, Iso};
 use vmtest::kernels::Kernel;
@@ -177,6 +178,7 @@ pub fn initrd_with_system(kernel: &Kernel, debian: bool) -> Result<PathBuf> {
         tree = setup::kept_tree("debian-xl")?;
         Some(initramfs::Tree {
             dir: &tree.0,
+            at: "",
             keep: &tree.1,
         })
     } else {
@@ -187,8 +189,19 @@ pub fn initrd_with_system(kernel: &Kernel, debian: bool) -> Result<PathBuf> {
 }
 
 /// The same with Debian's unmodified toolstack in it, and a guest.
-pub fn initrd_with_debian(kernel: &Kernel) -> Result<PathBuf> {
-    debian_disk(kernel, "-debian", guest_files(kernel)?)
+pub fn initrd_with_debian(kernel: &Kernel, release: Debian) -> Result<PathBuf> {
+    match release {
+        Debian::Twelve => debian_disk(kernel, "-debian", guest_files(kernel)?),
+        Debian::Thirteen => {
+            let (dir, keep) = setup::kept_tree("debian-xl-4.20")?;
+            let tree = initramfs::Tree {
+                dir: &dir,
+                at: "debian-13/",
+                keep: &keep,
+            };
+            ram_disk(kernel, "-debian-13", &guest_files(kernel)?, &[tree])
+        }
+    }
 }
 
 /// The same with our programs beside it, in `/ours`.
@@ -205,6 +218,7 @@ fn debian_disk(
     let (dir, keep) = setup::kept_tree("debian-xl")?;
     let tree = initramfs::Tree {
         dir: &dir,
+        at: "",
         keep: &keep,
     };
     ram_disk(kernel, suffix, &files, &[tree])

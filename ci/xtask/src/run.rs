@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<bool> {
     };
     let initrd = match on {
         On::Bare => media::initrd(&kernel)?,
-        _ if args.debian_xl => media::initrd_with_debian(&kernel)?,
+        _ if args.debian_xl => media::initrd_with_debian(&kernel, vm_tests::Debian::Twelve)?,
         _ => media::initrd_with_system(&kernel, false)?,
     };
     let mut machine = media::machine(&args.machine, on)?;

@@ -132,11 +132,13 @@ impl Runner {
             line += &format!(" xt.bytes={} xt.md5={md5}", u64::from(test.disk_mib) << 20);
         }
         let with_tools = match (test.tools, test.debian) {
-            _ if test.system => Some(media::initrd_with_system(kernel, test.debian)?),
-            (true, true) => Some(media::initrd_with_both(kernel)?),
-            (true, _) => Some(media::initrd_with_tools(kernel)?),
-            (_, true) => Some(media::initrd_with_debian(kernel)?),
-            _ => None,
+            (_, debian) if test.system => {
+                Some(media::initrd_with_system(kernel, debian.is_some())?)
+            }
+            (true, Some(_)) => Some(media::initrd_with_both(kernel)?),
+            (true, None) => Some(media::initrd_with_tools(kernel)?),
+            (false, Some(release)) => Some(media::initrd_with_debian(kernel, release)?),
+            (false, None) => None,
         };
         let special = test.defconfig.map(|name| crate::build::image(Some(name)));
         let plan = Plan {
