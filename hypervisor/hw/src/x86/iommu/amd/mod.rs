@@ -312,7 +312,7 @@ impl AmdVi {
         all
     }
 
-    /// Whether a pin with this vector may keep the entry.
+    /// Whether a pin with this vector may keep the entry: otherwise a better one may be free by now.
     pub fn suits_pin(&self, handle: Handle, vector: u8) -> bool {
         handle.index as u8 == vector
     }
