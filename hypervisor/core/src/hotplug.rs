@@ -140,7 +140,8 @@ impl Hypervisor {
     }
 
     /// Takes a pCPU away, a step at a time. EINVAL: there is no such, or it is the boot CPU, which the machine needs. EEXIST:
-    /// it is away. EBUSY: another one comes or goes, or no other has vectors left for its interrupts. Hold no lock.
+    /// it is away. EBUSY: another one comes or goes, its vCPU has no other place to run (with the null scheduler), or no other has
+    /// vectors left for its interrupts. Hold no lock.
     pub fn cpu_down(&self, cpu: CpuId) -> Result<Progress, Errno> {
         let Some(p) = self.pcpus.get(cpu.0 as usize).filter(|_| cpu.0 != 0) else {
             return Err(Errno::EINVAL);
@@ -150,10 +151,24 @@ impl Hypervisor {
             Stage::Coming => return Err(Errno::EBUSY),
             Stage::Online => {
                 self.busy.begin(cpu)?;
+                let goes = self.sched.with(|s| {
+                    let spared = s.spares(cpu);
+                    if spared {
+                        s.set_online(cpu, false);
+                    }
+                    spared
+                });
+                if !goes {
+                    self.busy.end();
+                    hv_hw::warn!(
+                        "CPU {} stays online: the scheduler has no other CPU for its vCPU (debug key 'r' shows them)",
+                        cpu.0
+                    );
+                    return Err(Errno::EBUSY);
+                }
                 p.hotplug.since.store(self.hw.now_ns(), Ordering::Relaxed);
                 p.hotplug.set(Stage::Going);
                 self.irqs.set_online(&self.hw, cpu, false);
-                self.sched.with(|s| s.set_online(cpu, false));
                 self.resched_all();
             }
             Stage::Going => {

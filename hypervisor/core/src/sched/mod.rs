@@ -99,6 +99,10 @@ pub trait Policy: Send {
     /// A pCPU takes vCPUs from now on, or none. vCPUs that may run only on pCPUs that are away may run on all others until one
     /// of theirs is back. All pCPUs should choose again.
     fn set_online(&mut self, cpu: CpuId, online: bool);
+    /// Whether every vCPU that runs on `cpu` could run somewhere else. Without that, a pCPU that goes would stop it.
+    fn spares(&self, _cpu: CpuId) -> bool {
+        true
+    }
     /// A line for each vCPU, for people.
     fn dump(&self, line: &mut dyn FnMut(String));
     /// Chooses for `cpu`, which runs nothing.

@@ -111,6 +111,16 @@ impl Policy for Null {
         }
         self.assign();
     }
+    fn spares(&self, cpu: CpuId) -> bool {
+        let mut without = self.online;
+        without.set(cpu, false);
+        let on = |c| self.entities.iter().find(move |e| e.cpu == Some(c));
+        on(cpu).is_none_or(|e| {
+            (0..self.cpus)
+                .map(CpuId)
+                .any(|c| on(c).is_none() && without.allows(&e.params.hard, c))
+        })
+    }
     fn dump(&self, line: &mut dyn FnMut(String)) {
         for e in &self.entities {
             let place = match e.cpu {
@@ -131,5 +141,40 @@ impl Policy for Null {
             vcpu,
             until_ns: u64::MAX,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::CpuMask;
+    use super::*;
+    use xen_abi::DomId;
+
+    #[test]
+    fn a_cpu_may_go_while_its_vcpu_finds_a_free_one() {
+        let key = |n| VcpuKey {
+            domain: DomId(0),
+            vcpu: n,
+        };
+        let mut p = Null::new(4);
+        for (n, hard) in [(0, CpuMask::ALL), (1, CpuMask::single(CpuId(1)))] {
+            p.insert(key(n), Params { weight: 256, hard });
+            p.wake(key(n), 0);
+        }
+        let spared = |p: &Null| [0, 1, 2, 3].map(|n| p.spares(CpuId(n)));
+        // The pinned one may run elsewhere once its CPU is away.
+        assert_eq!(spared(&p), [true; 4]);
+        p.set_online(CpuId(1), false);
+        assert_eq!(p.pick(CpuId(2), 0).vcpu, Some(key(1)));
+        p.set_online(CpuId(3), false);
+        assert_eq!(spared(&p), [false, true, false, true]);
+        // Back on its own CPU, it leaves the other one to whoever needs it.
+        p.set_online(CpuId(1), true);
+        assert_eq!(p.pick(CpuId(1), 0).vcpu, Some(key(1)));
+        assert_eq!(spared(&p), [true; 4]);
+        p.remove(key(0));
+        p.set_online(CpuId(0), false);
+        p.set_online(CpuId(2), false);
+        assert_eq!(spared(&p), [true, false, true, true]);
     }
 }
