@@ -129,6 +129,9 @@ fn moving() -> Vec<VmTest> {
                 Step::Type("\x01\x01\x01i"),
                 Step::See("  of unknown origin: 0, late: "),
                 Step::AtLeast("moves in all: ", 20),
+                Step::Type("\x01\x01\x01"),
+                Step::See("*** Serial input to DOM0"),
+                Step::Type("seen\n"),
             ])
             .needs_xen()
     };
@@ -184,8 +187,8 @@ fn moving() -> Vec<VmTest> {
             "driver x2apic_cluster",
         ),
         lines("lines", Normal, "q35", "driver x2apic_mixed"),
+        // Not with AMD-Vi: QEMU 10.0 does not remap the IO-APIC's messages there, so they all reach the first CPU.
         lines("intel-lines", Full, "iommu-intel", "driver x2apic_mixed"),
-        lines("amd-lines", Full, "iommu-amd-dma", "driver x2apic_mixed"),
     ]
 }
 
@@ -236,13 +239,23 @@ fn pcpus() -> Vec<VmTest> {
     ]
     .map(Step::See)
     .to_vec();
+    // A vCPU to a CPU: the last one that is free for the second must stay.
+    let mut null = row("null", Full, "q35", "sched=null dom0_max_vcpus=2");
+    null.dom0_cmdline = "xt.rounds=3 xt.stays=3";
+    null.steps = [
+        "CPU 2 is offline",
+        "CPU 3 stays online: the scheduler has no other CPU for its vCPU",
+        "CPU 2 is online",
+    ]
+    .map(Step::See)
+    .to_vec();
     // With the order of locks checked.
     let debug = row("debug", Full, "q35", "").defconfig("debug");
     vec![
         debug,
         row("mixed", Normal, "q35", ""),
         row("flat", Full, "q35", "x2apic=off"),
-        row("null", Full, "q35", "sched=null"),
+        null,
         row("pinned", Full, "q35", "dom0_vcpus_pin"),
         row(
             "intel-cluster",
