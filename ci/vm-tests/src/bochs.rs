@@ -77,6 +77,16 @@ pub fn rows() -> Vec<VmTest> {
             .cmdline("apicv=off")
             .steps(&[Step::See("TEST apic: SUCCESS")]),
     );
+    // The build for such processors alone.
+    rows.push(
+        row("intel-minimal", Full)
+            .defconfig("intel_minimal")
+            .guest("version")
+            .steps(&[
+                Step::See("Intel VT-x, EPT"),
+                Step::See("TEST version: SUCCESS"),
+            ]),
+    );
     // Emulated time runs at its own pace; a busy host makes it a long wait.
     let linux = |cpus| {
         row(&format!("linux-{cpus}cpu"), Full)

@@ -181,10 +181,11 @@ impl Runner {
             line += &format!(" xt.test={script}");
         }
         let guest = test.guest.map(micro::build_guest).transpose()?;
+        let special = test.defconfig.map(|name| crate::build::image(Some(name)));
         let iso = bundle.dir.join("boot.iso");
         vmtest::iso::build(
             &Iso {
-                hypervisor: &self.hypervisor,
+                hypervisor: special.as_ref().unwrap_or(&self.hypervisor),
                 cmdline: &format!("{} noreboot {}", crate::iso::CMDLINE, test.cmdline),
                 kernel: Some(guest.as_ref().unwrap_or(&kernel.image)),
                 dom0_cmdline: if guest.is_some() { "" } else { &line },
