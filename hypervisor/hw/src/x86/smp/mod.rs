@@ -28,8 +28,11 @@ use super::{acpi, apic, asm, boot, bring_up, time};
 use crate::machine::CpuId;
 use crate::{error, info, warn};
 
-/// How long to wait for the next CPU to report.
-const TIMEOUT_NS: u64 = 5_000_000_000;
+/// How long to wait for the next of `cpus` CPUs to report, in seconds: 5, and a second more for every 32, since hundreds of CPUs
+/// share the cores of an emulator's host.
+const fn patience_s(cpus: usize) -> u64 {
+    5 + cpus as u64 / 32
+}
 /// When the start-up message is repeated to those that did not report yet.
 const REPEAT_NS: u64 = 20_000_000;
 /// INIT to start-up message, for CPUs that need a pause (MultiProcessor Specification 1.4, B.4).
@@ -116,7 +119,8 @@ pub fn start_aps(options: &SmpOptions) -> u32 {
         start_group(group, page, init_at, delays);
     }
     RECORDS.call_once(|| records);
-    let parked: Vec<&Record> = records.iter().filter(|r| settle(r)).collect();
+    let waited_s = patience_s(group);
+    let parked: Vec<&Record> = (records.iter()).filter(|r| settle(r, waited_s)).collect();
     for record in &parked {
         // They are numbered after those that work.
         record.block.halted.store(true, Ordering::Release);
@@ -233,6 +237,7 @@ fn start_group(group: &[Record], page: u8, init_at: Option<u64>, delays: bool) {
     let start = time::now_ns();
     let mut repeat_at = if delays { 200_000 } else { REPEAT_NS };
     // Hundreds of CPUs of an emulator take longer than one sick CPU deserves: each arrival extends the time.
+    let patience_ns = patience_s(group.len()) * 1_000_000_000;
     let (mut missing, mut last_arrival) = (group.len(), 0);
     while missing > 0 {
         let passed = time::now_ns() - start;
@@ -240,7 +245,7 @@ fn start_group(group: &[Record], page: u8, init_at: Option<u64>, delays: bool) {
         if now < missing {
             (missing, last_arrival) = (now, passed);
         }
-        if passed - last_arrival > TIMEOUT_NS {
+        if passed - last_arrival > patience_ns {
             break;
         }
         if passed > repeat_at {
@@ -265,8 +270,9 @@ fn needs_delays() -> bool {
     }
 }
 
-/// Takes a CPU that reported into the machine, or names it and leaves it out. True if it is parked.
-fn settle(record: &'static Record) -> bool {
+/// Takes a CPU that reported into the machine, or names it and leaves it out, `waited_s` seconds after the last that did. True if
+/// it is parked.
+fn settle(record: &'static Record, waited_s: u64) -> bool {
     match record.call.close() {
         Ok(Report::Up) => {
             // The selection is no longer than the table.
@@ -284,10 +290,9 @@ fn settle(record: &'static Record) -> bool {
         },
         Err(stage) => {
             warn!(
-                "The CPU with APIC ID {:#x} (ACPI UID {}) did not start within {} s and is left out; last seen {stage}",
+                "The CPU with APIC ID {:#x} (ACPI UID {}) did not start within {waited_s} s and is left out; last seen {stage}",
                 record.apic_id,
-                record.block.acpi_uid(),
-                TIMEOUT_NS / 1_000_000_000
+                record.block.acpi_uid()
             );
             nmi::show(record.block);
         }
