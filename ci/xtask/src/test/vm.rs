@@ -122,7 +122,8 @@ impl Runner {
         machine
             .devices
             .extend(test.devices.iter().map(|s| s.to_string()));
-        let mut line = format!("xt.cpus={} {}", test.cpus, test.dom0_cmdline);
+        let slow = self.scale.max(1.0).ceil();
+        let mut line = format!("xt.cpus={} xt.slow={slow} {}", test.cpus, test.dom0_cmdline);
         if let Some(script) = test.script {
             line += &format!(" xt.test={script}");
         }
@@ -176,7 +177,11 @@ impl Runner {
             .kernels
             .get(test.kernel)
             .with_context(|| format!("no kernel {}", test.kernel))?;
-        let mut line = format!("console=hvc0 xt.cpus={} {}", test.cpus, test.dom0_cmdline);
+        let slow = self.scale.max(1.0).ceil();
+        let mut line = format!(
+            "console=hvc0 xt.cpus={} xt.slow={slow} {}",
+            test.cpus, test.dom0_cmdline
+        );
         if let Some(script) = test.script {
             line += &format!(" xt.test={script}");
         }
