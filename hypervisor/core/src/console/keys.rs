@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use hv_hw::machine::{CpuId, PowerAction};
-use hv_hw::mem::frames;
+use hv_hw::mem::{frames, heap};
 use hv_hw::{Machine, config};
 
 use crate::hotplug::Stage;
@@ -62,6 +62,7 @@ pub const KEYS: &[Key] = &[
         },
     },
     look(b'e', "event channels of all domains", events),
+    look(b'g', "grant tables of all domains", grants),
     Key {
         letter: b'h',
         help: "this list",
@@ -114,9 +115,10 @@ fn configuration(hv: &Hypervisor) {
 fn memory(hv: &Hypervisor) {
     let kib = |frames: usize| frames << 2;
     hv.say(format_args!(
-        "'m' pressed -> memory: {} KiB of RAM, {} KiB free",
+        "'m' pressed -> memory: {} KiB of RAM, {} KiB free, {} bytes of objects",
         kib(frames::total_frames()),
-        kib(frames::free_frames())
+        kib(frames::free_frames()),
+        heap::in_use()
     ));
 }
 
@@ -221,6 +223,19 @@ fn interrupts(hv: &Hypervisor) {
                 ));
             }
         }
+    }
+}
+
+fn grants(hv: &Hypervisor) {
+    hv.say(format_args!("'g' pressed -> grant tables"));
+    for d in hv.domains() {
+        let (frames, most) = d.grants.query_size();
+        hv.say(format_args!(
+            "domain {}: version {}, {frames} of {most} frames, maps {} pages of others",
+            d.id.0,
+            d.grants.version(),
+            d.grants.mappings()
+        ));
     }
 }
 

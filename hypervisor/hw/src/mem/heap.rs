@@ -7,6 +7,7 @@
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use talc::base::Talc;
 use talc::base::binning::DefaultBinning;
@@ -22,6 +23,14 @@ use crate::sync::{SpinLock, rank};
 const LARGE: usize = 256 << 10;
 /// What the small-object heap grows by, in frames.
 const CHUNK_FRAMES: usize = 512;
+
+/// Bytes of all objects that live, of all heaps: there is one.
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of the hypervisor's objects, as they were asked for.
+pub fn in_use() -> usize {
+    IN_USE.load(Ordering::Relaxed)
+}
 
 /// The allocator; the image declares one as the global allocator.
 pub struct Heap {
@@ -71,14 +80,20 @@ fn is_large(layout: Layout) -> bool {
 // size and alignment are kept by `talc` for small objects and by whole, aligned frames for large ones.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if !is_large(layout) {
-            return self.small(layout);
+        let at = if is_large(layout) {
+            let align = layout.align().div_ceil(PAGE_SIZE as usize);
+            run(pages(layout), align).map_or(null_mut(), phys_to_virt)
+        } else {
+            self.small(layout)
+        };
+        if !at.is_null() {
+            IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
         }
-        let align = layout.align().div_ceil(PAGE_SIZE as usize);
-        run(pages(layout), align).map_or(null_mut(), phys_to_virt)
+        at
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
         if is_large(layout) {
             frames::free_contiguous(virt_to_phys(ptr).mfn(), pages(layout));
         } else {
@@ -90,7 +105,10 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: the caller's contract: the size is non-zero and does not overflow with this alignment.
         let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        // Wraps, as the sum does: a smaller object is a negative difference.
+        let grow = || IN_USE.fetch_add(new_size.wrapping_sub(layout.size()), Ordering::Relaxed);
         if is_large(layout) && is_large(new) && pages(layout) == pages(new) {
+            grow();
             return ptr;
         }
         if !is_large(layout) && !is_large(new) {
@@ -100,6 +118,7 @@ unsafe impl GlobalAlloc for Heap {
                     .lock()
                     .try_realloc_in_place(ptr, layout, new_size)
             } {
+                grow();
                 return ptr;
             }
         }
@@ -160,6 +179,34 @@ mod tests {
             }
             heap.dealloc(p, l);
         }
+    }
+
+    #[test]
+    fn every_byte_is_counted_once_and_given_back() {
+        static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _turn = TURN.lock();
+        crate::host::arena::init();
+        let heap = Heap::new();
+        // Other tests of this file change the sum meanwhile, by no more than this.
+        let other = 8 << 20;
+        let start = in_use() as isize;
+        // SAFETY: the layouts are not empty and follow the block.
+        unsafe {
+            let mut l = layout(64 << 20, 8);
+            let mut p = heap.alloc(l);
+            for size in [64 << 20, (64 << 20) - 5, 100, 80, 64 << 20] {
+                p = heap.realloc(p, l, size);
+                assert!(!p.is_null());
+                l = layout(size, 8);
+                let counted = in_use() as isize - start;
+                assert!(
+                    (counted - size as isize).abs() <= other,
+                    "{counted} for {size}"
+                );
+            }
+            heap.dealloc(p, l);
+        }
+        assert!((in_use() as isize - start).abs() <= other);
     }
 
     #[test]
