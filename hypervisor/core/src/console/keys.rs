@@ -147,11 +147,16 @@ fn domains(hv: &Hypervisor) {
     hv.say(format_args!("'q' pressed -> domains"));
     for d in hv.domains() {
         hv.say(format_args!(
-            "domain {}: {} pages of RAM, {} vCPUs{}",
-            d.id.0,
+            "{}: {:?}, {} of {} pages, {} of {} vCPUs{}, shutdown {:?}, held {}",
+            d.id,
+            d.life(),
             d.p2m.pages(),
+            d.max_pages(),
             d.vcpus().len(),
-            if d.privileged { ", control domain" } else { "" }
+            d.max_vcpus(),
+            if d.privileged { ", control domain" } else { "" },
+            d.shutdown_reason(),
+            d.is_paused()
         ));
         hv.say_all(d.vcpus().iter().map(|v| vcpu_line(v)).collect());
     }

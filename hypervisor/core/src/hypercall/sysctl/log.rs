@@ -1,16 +1,11 @@
 //! The hypervisor's log and its debug keys.
 
-use core::sync::atomic::Ordering;
-
 use hv_hw::Machine;
-use hv_hw::mem::{free_frames, total_frames};
+use xen_abi::Errno;
 use xen_abi::sysctl::{DebugKeys, ReadConsole};
-use xen_abi::{DomId, Errno};
 
 use super::super::ptr;
 use super::{Op, Result};
-use crate::hypervisor::Hypervisor;
-use crate::vcpu::run::sleep_name;
 
 /// Bytes copied at a time.
 const CHUNK: usize = 256;
@@ -53,7 +48,7 @@ pub fn read(o: &mut Op<'_, '_, '_>) -> Result {
     o.put(&a)
 }
 
-/// `debug_keys`. E2BIG: more than a line of them.
+/// `debug_keys`: those of the console. E2BIG: more than a line of them.
 pub fn keys(o: &mut Op<'_, '_, '_>) -> Result {
     const MOST_KEYS: u32 = 128;
     let a: DebugKeys = o.get()?;
@@ -62,56 +57,7 @@ pub fn keys(o: &mut Op<'_, '_, '_>) -> Result {
     }
     for i in 0..u64::from(a.nr_keys) {
         let key: u8 = o.call.memory().read_at(ptr(a.keys), i)?;
-        press(o.call.hv(), key);
+        o.call.hv().debug_key(key);
     }
     Ok(())
-}
-
-fn press(hv: &Hypervisor, key: u8) {
-    match key {
-        b'h' => {
-            hv_hw::info!("'h' pressed -> showing installed handlers");
-            hv_hw::info!(" key 'h' (ascii '68') => show this message");
-            hv_hw::info!(" key 'm' (ascii '6d') => memory info");
-            hv_hw::info!(" key 'q' (ascii '71') => dump domain info");
-        }
-        b'm' => {
-            let (free, total) = (free_frames(), total_frames());
-            hv_hw::info!("memory: {free} of {total} frames are free");
-        }
-        b'q' => domains(hv),
-        _ => hv_hw::info!(
-            "'{}' pressed: no such key",
-            char::from(key).escape_default()
-        ),
-    }
-}
-
-/// All domains and vCPUs.
-fn domains(hv: &Hypervisor) {
-    let mut next = hv.next_domain(DomId::DOM0);
-    while let Some(d) = next {
-        hv_hw::info!(
-            "{}: {:?}, {} of {} pages, {} vCPUs, shutdown {:?}, held {}",
-            d.id,
-            d.life(),
-            d.p2m.pages(),
-            d.max_pages(),
-            d.max_vcpus(),
-            d.shutdown_reason(),
-            d.is_paused()
-        );
-        for v in d.vcpus() {
-            hv_hw::info!(
-                "  {}: up {}, {}, holds {}, {} exits, {} hypercalls",
-                v.key,
-                v.up.load(Ordering::Relaxed),
-                sleep_name(v.sleep.load(Ordering::Relaxed)),
-                v.pause.load(Ordering::Relaxed),
-                v.stats.exits(),
-                v.stats.hypercalls()
-            );
-        }
-        next = hv.next_domain(DomId(d.id.0 + 1));
-    }
 }
