@@ -104,6 +104,8 @@ pub struct VmTest {
     pub system: bool,
     /// dom0 has Debian's toolstack, and a guest.
     pub debian: Option<Debian>,
+    /// dom0, run by our init, has the micro-guests too, in `/guest/micro`.
+    pub micro: bool,
     /// The named configuration that is booted instead of the usual build.
     pub defconfig: Option<&'static str>,
 }
@@ -134,6 +136,7 @@ impl VmTest {
             tools: false,
             system: false,
             debian: None,
+            micro: false,
             defconfig: None,
         }
     }
@@ -153,6 +156,12 @@ impl VmTest {
     /// With our init, services and a guest in dom0.
     pub fn system(mut self) -> Self {
         self.system = true;
+        self
+    }
+
+    /// With the micro-guests in dom0.
+    pub fn micro(mut self) -> Self {
+        self.micro = true;
         self
     }
 

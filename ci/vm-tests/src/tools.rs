@@ -67,6 +67,13 @@ pub fn rows() -> Vec<VmTest> {
             .system()
             .needs_xen()
             .extra_time(200),
+        life("tools/life", Level::Full, "xt.rounds=200 xt.reboots=20").extra_time(3600),
+        life(
+            "tools/life-short",
+            Level::Normal,
+            "xt.rounds=6 xt.reboots=2",
+        )
+        .extra_time(900),
         // What a person does after `cargo xtask run`. The guest still runs when the machine is switched off.
         VmTest::new("tools/run", Level::Normal)
             .cmdline("dom0_mem=900M")
@@ -119,4 +126,16 @@ pub fn rows() -> Vec<VmTest> {
             .needs_xen()
             .extra_time(300),
     ]
+}
+
+/// Guests that come and go: how many and how often is said on dom0's command line.
+fn life(name: &str, level: Level, numbers: &'static str) -> VmTest {
+    VmTest::new(name, level)
+        .script("life")
+        .dom0_cmdline(numbers)
+        .cmdline("dom0_mem=900M")
+        .direct()
+        .system()
+        .micro()
+        .needs_xen()
 }

@@ -1,7 +1,7 @@
 //! Boot media of our own tests and of `run`: dom0's RAM disk, and a CD image or a file of modules.
 
 use crate::iso as iso_cmd;
-use crate::{exec, setup};
+use crate::{exec, micro, setup};
 use anyhow::{Context, Result, bail};
 use hv_hw::bootinfo::bundle;
 use std::fs;
@@ -161,17 +161,12 @@ fn programs(dir: &str) -> Result<Vec<(String, u32, PathBuf)>> {
 }
 
 /// dom0 as our toolstack's home: `dom0-shim init` is process 1, services run, and there is a guest to begin with. With
-/// Debian's toolstack beside it if asked for.
-pub fn initrd_with_system(kernel: &Kernel, debian: bool) -> Result<PathBuf> {
-    let mut extra = programs("/sbin")?;
+/// Debian's toolstack beside it if asked for, and the micro-guests in `/guest/micro`.
+pub fn initrd_with_system(kernel: &Kernel, debian: bool, micro: bool) -> Result<PathBuf> {
+    let mut extra = system_files()?;
     extra.extend(guest_files(kernel)?);
-    let system = paths::root().join("ci/vm-tests/system");
-    for (place, file) in [
-        ("/etc/dom0-init.conf", "dom0-init.conf"),
-        ("/etc/profile", "profile"),
-        ("/etc/xen/sample.cfg", "sample.cfg"),
-    ] {
-        extra.push((place.into(), 0o644, system.join(file)));
+    if micro {
+        extra.extend(micro_guests()?);
     }
     let tree;
     let kept = if debian {
@@ -184,8 +179,32 @@ pub fn initrd_with_system(kernel: &Kernel, debian: bool) -> Result<PathBuf> {
     } else {
         None
     };
-    let suffix = if debian { "-mixed" } else { "-system" };
-    ram_disk(kernel, suffix, &extra, kept.as_slice())
+    let mut suffix = String::from(if debian { "-mixed" } else { "-system" });
+    if micro {
+        suffix += "-micro";
+    }
+    ram_disk(kernel, &suffix, &extra, kept.as_slice())
+}
+
+/// Our programs, and the files by which our init starts the services.
+fn system_files() -> Result<Vec<(String, u32, PathBuf)>> {
+    let mut extra = programs("/sbin")?;
+    let system = paths::root().join("ci/vm-tests/system");
+    for (place, file) in [
+        ("/etc/dom0-init.conf", "dom0-init.conf"),
+        ("/etc/profile", "profile"),
+        ("/etc/xen/sample.cfg", "sample.cfg"),
+    ] {
+        extra.push((place.into(), 0o644, system.join(file)));
+    }
+    Ok(extra)
+}
+
+/// The micro-guests as files for dom0's RAM disk.
+fn micro_guests() -> Result<Vec<(String, u32, PathBuf)>> {
+    let built = micro::build_guests()?;
+    let place = |name: String| (format!("/guest/micro/{name}"), 0o644, built.join(name));
+    Ok(micro::guests().into_iter().map(place).collect())
 }
 
 /// The same with Debian's unmodified toolstack in it, and a guest.

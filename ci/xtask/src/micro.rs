@@ -36,6 +36,11 @@ pub fn runner<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
 
 /// Builds the guests and gives the path of one.
 pub fn build_guest(name: &str) -> Result<PathBuf> {
+    Ok(build_guests()?.join(name))
+}
+
+/// Builds the guests and gives the directory in which they are.
+pub fn build_guests() -> Result<PathBuf> {
     static BUILDING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = BUILDING.lock().expect("no panic while locked");
     let mut cargo = exec::cargo();
@@ -45,7 +50,7 @@ pub fn build_guest(name: &str) -> Result<PathBuf> {
     if !built.ok {
         bail!("the micro-guests do not build: {}", built.lines.join("\n"));
     }
-    Ok(paths::target().join("x86_64-unknown-none/guest").join(name))
+    Ok(paths::target().join("x86_64-unknown-none/guest"))
 }
 
 /// The names of all guests that every test run boots.

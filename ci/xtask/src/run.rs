@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<bool> {
     let initrd = match on {
         On::Bare => media::initrd(&kernel)?,
         _ if args.debian_xl => media::initrd_with_debian(&kernel, vm_tests::Debian::Twelve)?,
-        _ => media::initrd_with_system(&kernel, false)?,
+        _ => media::initrd_with_system(&kernel, false, false)?,
     };
     let mut machine = media::machine(&args.machine, on)?;
     machine.cpus = args.cpus;

@@ -283,3 +283,10 @@ pub fn hlt() {
     // SAFETY: the guest owns its processor.
     unsafe { asm!("hlt", options(nomem, nostack, preserves_flags)) };
 }
+
+/// Ends the domain by a fault that cannot be delivered: the interrupt table is empty.
+pub fn triple_fault() -> ! {
+    static EMPTY: [u8; 10] = [0; 10];
+    // SAFETY: nothing follows.
+    unsafe { asm!("lidt [{}]", "ud2", in(reg) &EMPTY, options(noreturn)) };
+}

@@ -18,6 +18,7 @@ pub mod hypercall;
 pub mod lapic;
 pub mod page;
 pub mod report;
+pub mod ring;
 pub mod shared;
 pub mod smp;
 pub mod start;

@@ -133,9 +133,11 @@ impl Runner {
             line += &format!(" xt.bytes={} xt.md5={md5}", u64::from(test.disk_mib) << 20);
         }
         let with_tools = match (test.tools, test.debian) {
-            (_, debian) if test.system => {
-                Some(media::initrd_with_system(kernel, debian.is_some())?)
-            }
+            (_, debian) if test.system => Some(media::initrd_with_system(
+                kernel,
+                debian.is_some(),
+                test.micro,
+            )?),
             (true, Some(_)) => Some(media::initrd_with_both(kernel)?),
             (true, None) => Some(media::initrd_with_tools(kernel)?),
             (false, Some(release)) => Some(media::initrd_with_debian(kernel, release)?),
