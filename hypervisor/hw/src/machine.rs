@@ -534,10 +534,14 @@ pub trait GuestContext: Send {
     fn request_window(&mut self, on: bool);
     /// Bytes at RIP that the hardware fetched for the last second-stage fault (decode assists); empty if it has none.
     fn fetched_bytes(&self) -> &[u8];
-    /// The last value that the guest gave to CR8 (its TPR), where the backend tracks it.
-    fn tpr(&self) -> u8;
-    /// Sets what the guest reads from CR8.
-    fn set_tpr(&mut self, cr8: u8);
+    /// The task priority, which the guest changes by CR8 without an exit. `last` is what this or [`GuestContext::set_tpr`]
+    /// had last: where the hardware keeps the class alone (bits 7:4), the rest follows from it.
+    fn tpr(&self, last: u8) -> u8;
+    /// Sets it; the guest reads its class from CR8.
+    fn set_tpr(&mut self, tpr: u8);
+    /// Asks for one exit when the guest lowers its task priority below `class` (1 to 15): [`Exit::InterruptWindow`], or the
+    /// write to CR8 itself. One more than asked for may come.
+    fn watch_tpr(&mut self, class: u8);
     /// Whether the processor can deliver the interrupts of an APIC in x2APIC mode itself.
     fn can_deliver(&self) -> bool {
         false

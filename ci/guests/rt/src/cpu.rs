@@ -267,6 +267,25 @@ pub fn set_cr4_safe(value: u64) -> Result<(), Fault> {
     take_fault()
 }
 
+/// Reads the task priority class with recovery.
+pub fn cr8_safe() -> Result<u64, Fault> {
+    let value: u64;
+    guarded!("mov {value}, cr8", value = out(reg) value);
+    take_fault().map(|()| value)
+}
+
+/// Writes the task priority class (0 to 15). Interrupts may follow at once.
+pub fn set_cr8(class: u64) {
+    // SAFETY: delays interrupts, or lets handlers of the IDT run.
+    unsafe { asm!("mov cr8, {}", in(reg) class, options(nostack, preserves_flags)) };
+}
+
+/// Writes control register 8 with recovery.
+pub fn set_cr8_safe(value: u64) -> Result<(), Fault> {
+    guarded!("mov cr8, {value}", value = in(reg) value);
+    take_fault()
+}
+
 /// A locked addition across the end of a cache line: on an emulator, the rarest kind of atomic access.
 pub fn split_lock() {
     #[repr(align(64))]

@@ -16,7 +16,7 @@ use super::{Domain, DomainSetup, NO_CODE, RUNNING};
 use crate::evtchn::{self, Evtchn};
 use crate::grant::GrantTable;
 use crate::hvm::cpuid::CpuidTable;
-use crate::hvm::cr4;
+use crate::hvm::cr;
 use crate::hvm::vlapic::{LapicPost, Vlapic};
 use crate::p2m::P2m;
 use crate::sched::CpuMask;
@@ -135,9 +135,8 @@ impl Domain {
             walks: Default::default(),
             msrs: Default::default(),
             tsc_offset: 0,
-            shown_tpr: 0,
         };
-        local.cr4_allowed = cr4::allowed(|leaf, reg, bit| local.cpuid.has(leaf, reg, bit));
+        local.cr4_allowed = cr::allowed_cr4(|leaf, reg, bit| local.cpuid.has(leaf, reg, bit));
         Ok(Arc::new(Vcpu {
             key: VcpuKey {
                 domain: self.id,

@@ -2,7 +2,7 @@
 //! device memory. Devices are state plus returned effects: they call nobody, so they run on the host under test.
 
 pub mod cpuid;
-pub mod cr4;
+pub mod cr;
 pub mod debug_port;
 pub mod emulate;
 pub mod hypercall_page;

@@ -11,7 +11,7 @@ use super::run::Turn;
 use super::{Sleep, exits_io, exits_mmio, exits_msr};
 use crate::domain::ShutdownReason;
 use crate::guest::GuestAccess;
-use crate::hvm::cr4;
+use crate::hvm::cr;
 use crate::hvm::vlapic::Effect;
 use crate::hypercall;
 
@@ -218,6 +218,15 @@ pub fn handle(turn: &mut Turn<'_>, exit: Exit) -> Next {
             write_cr4(turn, gpr, len);
             Next::Continue
         }
+        Exit::Cr {
+            reg: 8,
+            write: true,
+            gpr,
+            len,
+        } => {
+            write_cr8(turn, gpr, len);
+            Next::Continue
+        }
         Exit::Cr { reg, .. } => turn.crash(format_args!("unexpected CR{reg} exit")),
         Exit::Unsupported { code, info1, info2 } => turn.crash(format_args!(
             "exit {code:#x} (info {info1:#x}, {info2:#x}) cannot be handled"
@@ -271,29 +280,55 @@ fn cpuid(turn: &mut Turn<'_>) {
     g.set32(Gpr::Rdx, d);
 }
 
-/// MOV to CR4. `len` is 0 if hardware tells neither length nor register.
+/// The value that MOV gives to control register `reg`, and the length of the instruction. `len` is 0 if hardware tells neither
+/// length nor register. `None` if it was rewritten or unmapped by another vCPU since it was executed: then what is there now
+/// is executed.
+fn moved_to_cr(turn: &Turn<'_>, reg: u8, gpr: u8, len: u8) -> Option<(u64, u8)> {
+    let paging = turn.local.ctx.paging();
+    let (register, len) = if len != 0 {
+        (usize::from(gpr & 15), len)
+    } else {
+        let (bytes, n) = turn.code_bytes(&paging);
+        cr::decode(&bytes[..n], paging.long, reg)?
+    };
+    let value = turn.local.ctx.gprs().0[register];
+    let value = if paging.long {
+        value
+    } else {
+        value & 0xffff_ffff
+    };
+    Some((value, len))
+}
+
+/// MOV to CR4.
 #[cold]
 fn write_cr4(turn: &mut Turn<'_>, gpr: u8, len: u8) {
-    let paging = turn.local.ctx.paging();
-    let told = (len != 0).then_some((usize::from(gpr & 15), len));
-    let Some((register, len)) = told.or_else(|| {
-        let (bytes, n) = turn.code_bytes(&paging);
-        cr4::decode(&bytes[..n], paging.long)
-    }) else {
-        // Rewritten or unmapped by another vCPU since it was executed: execute what is there now.
+    let Some((value, len)) = moved_to_cr(turn, 4, gpr, len) else {
         return;
     };
-    let mut value = turn.local.ctx.gprs().0[register];
-    if !paging.long {
-        value &= 0xffff_ffff;
-    }
+    let paging = turn.local.ctx.paging();
     let allowed = turn.local.cr4_allowed;
-    if cr4::valid(paging.cr4, value, allowed, paging.efer, paging.cr3) {
+    if cr::valid_cr4(paging.cr4, value, allowed, paging.efer, paging.cr3) {
         turn.local.ctx.set_cr4(value);
         turn.skip(len);
     } else {
         turn.raise_gp();
     }
+}
+
+/// MOV to CR8, which is watched while an interrupt waits for a lower task priority.
+#[cold]
+fn write_cr8(turn: &mut Turn<'_>, gpr: u8, len: u8) {
+    let Some((value, len)) = moved_to_cr(turn, 8, gpr, len) else {
+        return;
+    };
+    if value > 15 {
+        turn.raise_gp();
+        return;
+    }
+    turn.local.lapic.set_tpr((value as u8) << 4);
+    turn.local.show_tpr();
+    turn.skip(len);
 }
 
 fn xsetbv(turn: &mut Turn<'_>, len: u8) {

@@ -173,6 +173,7 @@ impl Turn<'_> {
     fn device_read(&mut self, gpa: Gpa, width: Width) -> u64 {
         if gpa.0 & !(PAGE_SIZE - 1) == LAPIC_PAGE {
             let clocks = self.clocks();
+            self.local.take_tpr();
             return self
                 .local
                 .lapic
@@ -190,11 +191,12 @@ impl Turn<'_> {
     fn device_write(&mut self, gpa: Gpa, width: Width, value: u64) {
         if gpa.0 & !(PAGE_SIZE - 1) == LAPIC_PAGE {
             let clocks = self.clocks();
+            self.local.take_tpr();
             let effect =
                 self.local
                     .lapic
                     .mmio_write(gpa.page_offset() as u32, width, value, clocks);
-            self.show_tpr();
+            self.local.show_tpr();
             self.lapic_effect(effect);
         } else if let Some(p) = &self.domain.platform {
             p.mmio_write(self.hv, self.domain, gpa, width, value);

@@ -57,11 +57,14 @@ impl Turn<'_> {
             MsrRead::Gp => None,
             MsrRead::Context => self.local.ctx.context_msr(index),
             MsrRead::Tsc => Some(self.clocks().guest_tsc),
-            MsrRead::Apic => match index {
-                APIC_BASE => Some(self.local.lapic.base()),
-                TSC_DEADLINE => self.local.lapic.tsc_deadline().ok(),
-                _ => self.local.lapic.x2apic_read(index, self.clocks()).ok(),
-            },
+            MsrRead::Apic => {
+                self.local.take_tpr();
+                match index {
+                    APIC_BASE => Some(self.local.lapic.base()),
+                    TSC_DEADLINE => self.local.lapic.tsc_deadline().ok(),
+                    _ => self.local.lapic.x2apic_read(index, self.clocks()).ok(),
+                }
+            }
         }
     }
 
@@ -89,6 +92,7 @@ impl Turn<'_> {
             MsrWrite::HypercallPage(at) => self.fill_hypercall_page(at),
             MsrWrite::Apic => {
                 let clocks = self.clocks();
+                self.local.take_tpr();
                 let effect = match index {
                     APIC_BASE => self.local.lapic.set_base(value),
                     TSC_DEADLINE => self.local.lapic.set_tsc_deadline(value),
@@ -96,7 +100,7 @@ impl Turn<'_> {
                 };
                 match effect {
                     Ok(e) => {
-                        self.show_tpr();
+                        self.local.show_tpr();
                         self.lapic_effect(e);
                         true
                     }
@@ -104,11 +108,6 @@ impl Turn<'_> {
                 }
             }
         }
-    }
-
-    /// Lets CR8 show the APIC's task priority.
-    pub fn show_tpr(&mut self) {
-        self.local.show_tpr();
     }
 
     /// Writes a hypercall page. False if the frame is not the guest's writable RAM.

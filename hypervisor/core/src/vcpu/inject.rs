@@ -9,6 +9,7 @@ use x86_model::apic::ApicMode;
 
 use super::{Reset, Vcpu, VcpuLocal};
 use crate::domain::Domain;
+use crate::hvm::vlapic::Next;
 
 impl VcpuLocal {
     /// Takes over what other CPUs posted. INIT and SIPI are kept for [`super::ipi::take_reset`].
@@ -28,13 +29,13 @@ impl VcpuLocal {
     }
 
     /// Whether something could be delivered now: what the interrupt flag holds back does not end a sleep.
-    pub fn has_deliverable(&self, domain: &Domain, vcpu: &Vcpu) -> bool {
-        let maskable = || {
-            self.ctx.injecting()
-                || self.callback_vector(domain, vcpu).is_some()
-                || self.lapic.pending_vector().is_some()
-        };
-        self.nmi_pending || self.ctx.interrupts_enabled() && maskable()
+    pub fn has_deliverable(&mut self, domain: &Domain, vcpu: &Vcpu) -> bool {
+        if self.nmi_pending || !self.ctx.interrupts_enabled() {
+            return self.nmi_pending;
+        }
+        self.ctx.injecting()
+            || self.callback_vector(domain, vcpu).is_some()
+            || self.deliverable().is_some()
     }
 
     /// The global callback's vector if the upcall is pending and delivered that way.
@@ -52,22 +53,39 @@ impl VcpuLocal {
         pending.then_some(vector)
     }
 
-    /// Takes over a task priority that the guest set through CR8, which does not exit.
+    /// Takes over a task priority that the guest set through CR8, which does not exit. Due before anything that depends on
+    /// it, and only then.
     #[inline]
-    pub fn read_tpr(&mut self) {
-        let cr8 = self.ctx.tpr();
-        if cr8 != self.shown_tpr {
-            self.shown_tpr = cr8;
-            self.lapic.set_tpr(cr8 << 4);
+    pub fn take_tpr(&mut self) {
+        self.lapic.set_tpr(self.ctx.tpr(self.lapic.tpr()));
+    }
+
+    /// Lets CR8 show the APIC's task priority, after the APIC may have changed it.
+    #[inline]
+    pub fn show_tpr(&mut self) {
+        self.ctx.set_tpr(self.lapic.tpr());
+    }
+
+    /// The local APIC's interrupt that is to be delivered now. One that only the task priority holds back makes an exit as
+    /// soon as the guest lowers it.
+    #[inline]
+    fn deliverable(&mut self) -> Option<u8> {
+        if self.lapic.has_requests() {
+            self.weigh_requests()
+        } else {
+            None
         }
     }
 
-    /// Lets CR8 show the APIC's task priority.
-    pub fn show_tpr(&mut self) {
-        let cr8 = self.lapic.tpr() >> 4;
-        if cr8 != self.shown_tpr {
-            self.shown_tpr = cr8;
-            self.ctx.set_tpr(cr8);
+    fn weigh_requests(&mut self) -> Option<u8> {
+        self.take_tpr();
+        match self.lapic.next() {
+            Next::Deliver(vector) => Some(vector),
+            Next::Held(vector) => {
+                self.ctx.watch_tpr(vector >> 4);
+                None
+            }
+            Next::Nothing => None,
         }
     }
 
@@ -83,7 +101,7 @@ impl VcpuLocal {
             self.ctx.set_delivery(wanted);
             self.delivery.1 = wanted;
             if !wanted {
-                self.ctx.set_tpr(self.lapic.tpr() >> 4);
+                self.show_tpr();
             }
         }
         if wanted {
@@ -113,7 +131,7 @@ impl VcpuLocal {
             self.ctx.request_window(false);
             return;
         }
-        let Some(vector) = callback.or_else(|| self.lapic.pending_vector()) else {
+        let Some(vector) = callback.or_else(|| self.deliverable()) else {
             self.ctx.request_window(false);
             return;
         };
@@ -125,7 +143,7 @@ impl VcpuLocal {
         if callback.is_none() {
             self.lapic.ack(vector);
         }
-        let more = !delivered && self.lapic.pending_vector().is_some();
+        let more = !delivered && self.deliverable().is_some();
         self.ctx.request_window(more);
     }
 }

@@ -64,6 +64,7 @@ pub fn take_reset(turn: &mut Turn<'_>) {
     let vcpu = turn.vcpu;
     if init {
         turn.local.lapic.reset();
+        turn.local.show_tpr();
         turn.local.nmi_pending = false;
         vcpu.stop_timers();
     }

@@ -145,8 +145,6 @@ pub struct VcpuLocal {
     pub msrs: MsrState,
     /// Guest TSC minus host TSC.
     pub tsc_offset: u64,
-    /// CR8 as last given to the context.
-    pub shown_tpr: u8,
 }
 
 /// A pending INIT and/or SIPI.

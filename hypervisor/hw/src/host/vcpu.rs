@@ -32,7 +32,10 @@ pub struct FakeVcpu {
     /// CPL.
     pub cpl: u8,
     xcr0: u64,
-    tpr: u8,
+    /// Task priority; a guest's write to CR8 changes it.
+    pub tpr: u8,
+    /// The class below which a lower task priority exits; 0 if none is watched for.
+    pub watched: u8,
     msrs: std::collections::BTreeMap<u32, u64>,
 }
 
@@ -53,6 +56,7 @@ impl Default for FakeVcpu {
             cpl: 0,
             xcr0: 0,
             tpr: 0,
+            watched: 0,
             msrs: Default::default(),
         }
     }
@@ -155,11 +159,18 @@ impl GuestContext for FakeVcpu {
     fn fetched_bytes(&self) -> &[u8] {
         &[]
     }
-    fn tpr(&self) -> u8 {
-        self.tpr
+    fn tpr(&self, last: u8) -> u8 {
+        if self.tpr >> 4 == last >> 4 {
+            last
+        } else {
+            self.tpr
+        }
     }
-    fn set_tpr(&mut self, cr8: u8) {
-        self.tpr = cr8;
+    fn set_tpr(&mut self, tpr: u8) {
+        self.tpr = tpr;
+    }
+    fn watch_tpr(&mut self, class: u8) {
+        self.watched = class;
     }
     fn post_target(&self) -> Option<Arc<PostTarget>> {
         self.target.clone()

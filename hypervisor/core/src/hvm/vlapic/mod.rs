@@ -11,6 +11,7 @@
 //! if ctx.interruptible() {
 //!     if let Some(v) = lapic.pending_vector() { if ctx.inject(Event::Interrupt(v)) { lapic.ack(v); } }
 //! } else if lapic.pending_vector().is_some() { ctx.request_window(true) }
+//! if let Some(v) = lapic.blocked_by_tpr() { ctx.watch_tpr(v >> 4) }
 //! host_timer(lapic.timer_deadline());
 //! // on an access
 //! let effect = lapic.mmio_write(offset, width, value, now)?;   // or wrmsr
@@ -57,6 +58,17 @@ pub enum Effect {
     Eoi(u8),
     /// [`Vlapic::timer_deadline`] may have changed.
     Timer,
+}
+
+/// What becomes of the highest request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// There is none that could be delivered before another interrupt ends.
+    Nothing,
+    /// Only the task priority is in its way.
+    Held(u8),
+    /// It is delivered as soon as the processor takes interrupts.
+    Deliver(u8),
 }
 
 /// The access raises #GP in the guest.
@@ -250,7 +262,7 @@ impl Vlapic {
         self.tpr
     }
 
-    /// Sets the task priority, for backends that track CR8 themselves: pass `cr8 << 4`.
+    /// Sets the task priority, for backends that let the guest change it (by CR8) without telling.
     #[inline]
     pub fn set_tpr(&mut self, tpr: u8) {
         self.tpr = tpr;
@@ -267,18 +279,43 @@ impl Vlapic {
         }
     }
 
+    /// Whether any interrupt is requested. If none is, the task priority decides nothing.
+    #[inline]
+    pub fn has_requests(&self) -> bool {
+        !self.irr.is_empty()
+    }
+
+    /// What becomes of the highest request.
+    #[inline]
+    pub fn next(&self) -> Next {
+        let Some(v) = self.irr.highest().filter(|_| self.enabled()) else {
+            return Next::Nothing;
+        };
+        let class = v >> 4;
+        if class <= self.isr.highest().unwrap_or(0) >> 4 {
+            Next::Nothing
+        } else if class <= self.tpr >> 4 {
+            Next::Held(v)
+        } else {
+            Next::Deliver(v)
+        }
+    }
+
     /// The interrupt to deliver now, if one has a higher priority class than the processor.
     #[inline]
     pub fn pending_vector(&self) -> Option<u8> {
-        let v = self.irr.highest()?;
-        (self.enabled() && v >> 4 > self.ppr() >> 4).then_some(v)
+        match self.next() {
+            Next::Deliver(v) => Some(v),
+            _ => None,
+        }
     }
 
     /// The interrupt that would be deliverable if the task priority were zero: a reason to watch CR8.
     pub fn blocked_by_tpr(&self) -> Option<u8> {
-        let v = self.irr.highest()?;
-        let isr = self.isr.highest().unwrap_or(0);
-        (self.enabled() && v >> 4 > isr >> 4 && v >> 4 <= self.tpr >> 4).then_some(v)
+        match self.next() {
+            Next::Held(v) => Some(v),
+            _ => None,
+        }
     }
 
     /// All vectors and the task priority, for a processor that delivers them. A disabled APIC delivers none.

@@ -104,6 +104,7 @@ fn of_vcpu(hv: &Hypervisor, d: &Domain, v: &Vcpu, kind: u16) -> Outcome<Vec<u8>>
         code::LAPIC => append(&mut out, local.lapic.save_hidden().as_bytes()),
         code::LAPIC_REGS => {
             local.merge_posted(v);
+            local.take_tpr();
             let regs = local.lapic.save_regs(clocks(hv, local));
             append(&mut out, regs.as_bytes())
         }

@@ -14,7 +14,7 @@ use super::super::{Call, ptr};
 use super::{Done, Op, Result};
 use crate::domain::DomainRef;
 use crate::hvm::cpuid::Live;
-use crate::hvm::cr4;
+use crate::hvm::cr;
 
 /// Most leaves of a policy, as Xen 4.17 has room for: 14 basic ones with 5 further caches, 2 feature, 1 topology and 62 state
 /// subleaves, 34 extended ones, and two limits of hypervisor leaves.
@@ -282,7 +282,7 @@ fn apply(o: &Op<'_, '_, '_>, d: &DomainRef, a: &CpuPolicy) -> core::result::Resu
     for v in d.vcpus() {
         let table = d.cpuid_table(&hv.hw, v.key.vcpu);
         hv.with_local(v, |local| {
-            local.cr4_allowed = cr4::allowed(|leaf, reg, bit| table.has(leaf, reg, bit));
+            local.cr4_allowed = cr::allowed_cr4(|leaf, reg, bit| table.has(leaf, reg, bit));
             local.cpuid = table;
             // Nothing runs yet, so no register holds what was just taken away.
             debug_assert_eq!(local.ctx.paging().cr4 & !local.cr4_allowed, 0);

@@ -10,7 +10,7 @@ use xen_abi::hvm::save::{HwCpu, HwMsr, HwMtrr, cpu_flags};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::domain::Domain;
-use crate::hvm::cr4;
+use crate::hvm::cr;
 use crate::hvm::msr::{Live, MsrRead, MsrWrite};
 use crate::hypervisor::Hypervisor;
 use crate::vcpu::{VcpuLocal, VcpuRef};
@@ -155,7 +155,7 @@ fn check(d: &Domain, local: &VcpuLocal, r: &HwCpu, phys_bits: u8) -> Result<(), 
     // The policy says what EFER would be; a record must say the same.
     let efer_ok = efer == MsrWrite::Context(r.msr_efer);
     let cr0_ok = r.cr0 & !CR0_KNOWN == 0 && r.cr0 & ET != 0 && r.cr0 & (PE | PG) != PG;
-    let cr4_ok = cr4::valid(0, r.cr4, local.cr4_allowed, r.msr_efer, r.cr3);
+    let cr4_ok = cr::valid_cr4(0, r.cr4, local.cr4_allowed, r.msr_efer, r.cr3);
     let rest_ok = r.cr3 >> phys_bits == 0
         && r._pad0 == 0
         && r.flags & !cpu_flags::FPU_INITIALISED == 0

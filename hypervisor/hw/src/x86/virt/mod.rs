@@ -219,8 +219,9 @@ delegate! {
     injecting(&) -> bool;
     request_window(&mut, on: bool);
     fetched_bytes(&) -> &[u8];
-    tpr(&) -> u8;
-    set_tpr(&mut, cr8: u8);
+    tpr(&, last: u8) -> u8;
+    set_tpr(&mut, tpr: u8);
+    watch_tpr(&mut, class: u8);
     can_deliver(&) -> bool;
     set_delivery(&mut, on: bool);
     put_vectors(&mut, vectors: &ApicVectors);

@@ -2,8 +2,12 @@
 //! [`super::intercept`].
 #![allow(missing_docs, reason = "the names are the manual's")]
 
+/// Writes to control registers: this plus the register.
+pub const CR_WRITE: u64 = 0x10;
 /// Write to CR4.
-pub const CR4_WRITE: u64 = 0x14;
+pub const CR4_WRITE: u64 = CR_WRITE + 4;
+/// Write to CR8.
+pub const CR8_WRITE: u64 = CR_WRITE + 8;
 /// Exceptions: this plus the vector.
 pub const EXCEPTION: u64 = 0x40;
 pub const EXCEPTION_LAST: u64 = 0x5f;

@@ -57,6 +57,8 @@ pub const IRET: u32 = words(&[code::IRET])[0];
 
 /// Writes to CR4: the hardware checks them against what the machine has, not against what CPUID shows the guest.
 pub const CR: u32 = 1 << (16 + 4);
+/// Writes to CR8, while an interrupt waits for a lower task priority.
+pub const CR8_WRITE: u32 = 1 << (16 + 8);
 
 /// #DB and #AC are intercepted and put back: a guest can arrange that the delivery of either raises it again, without
 /// end, and with no instruction boundary at which the CPU would take an interrupt. #MC belongs to the host.

@@ -63,8 +63,8 @@ impl SvmVcpu {
             // It stays pending, and resets this CPU as soon as the global interrupt flag allows.
             code::INIT => Exit::Interrupt,
             // Decode assists name the GPR; without them the instruction is looked at above.
-            code::CR4_WRITE => Exit::Cr {
-                reg: 4,
+            code @ (code::CR4_WRITE | code::CR8_WRITE) => Exit::Cr {
+                reg: (code - code::CR_WRITE) as u8,
                 write: true,
                 gpr: (info & 15) as u8,
                 len: if info & exit_info::CR_GPR_VALID != 0 {

@@ -404,18 +404,36 @@ impl GuestContext for SvmVcpu {
         c.fetched.get(..usize::from(c.fetched_len)).unwrap_or(&[])
     }
 
+    /// The hardware keeps the class alone.
     #[inline]
-    fn tpr(&self) -> u8 {
-        (self.vmcb.get().control.int_ctl & V_TPR_MASK) as u8
+    fn tpr(&self, last: u8) -> u8 {
+        let class = (self.vmcb.get().control.int_ctl & V_TPR_MASK) as u8;
+        if class == last >> 4 { last } else { class << 4 }
     }
 
+    /// The next write to CR8 need not be watched after this; if it must, that is asked for again.
     #[inline]
-    fn set_tpr(&mut self, cr8: u8) {
+    fn set_tpr(&mut self, tpr: u8) {
         let c = &mut self.vmcb.get_mut().control;
-        let new = c.int_ctl & !V_TPR_MASK | u64::from(cr8 & 0xf);
+        let new = c.int_ctl & !V_TPR_MASK | u64::from(tpr >> 4);
         if new != c.int_ctl {
             c.int_ctl = new;
             c.clean &= !CLEAN_TPR;
+        }
+        if c.intercept_cr & intercept::CR8_WRITE != 0 {
+            c.intercept_cr &= !intercept::CR8_WRITE;
+            c.clean &= !CLEAN_INTERCEPTS;
+        }
+    }
+
+    /// By the intercept, not by the priority of the virtual interrupt: that is in use for other things, and QEMU takes equal
+    /// priorities for higher ones.
+    #[inline]
+    fn watch_tpr(&mut self, _class: u8) {
+        let c = &mut self.vmcb.get_mut().control;
+        if c.intercept_cr & intercept::CR8_WRITE == 0 {
+            c.intercept_cr |= intercept::CR8_WRITE;
+            c.clean &= !CLEAN_INTERCEPTS;
         }
     }
 }

@@ -110,6 +110,10 @@ impl VmxVcpu {
             reason::INIT => Exit::Interrupt,
             reason::PREEMPTION_TIMER => Exit::Interrupt,
             reason::VIRTUAL_EOI => return self.ended(read(EXIT_QUALIFICATION) as u8),
+            reason::TPR_THRESHOLD => {
+                self.tpr_watch = 0;
+                Exit::InterruptWindow
+            }
             reason::NMI_WINDOW => self.nmi_window_opened(),
             reason::CONTROL_REGISTER => match reason::control_register(read(EXIT_QUALIFICATION)) {
                 ControlRegister::Write { register: 0, gpr } => {

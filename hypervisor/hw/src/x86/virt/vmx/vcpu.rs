@@ -62,6 +62,9 @@ pub struct VmxVcpu {
     nmi_waits: bool,
     /// The interrupt window was asked for.
     window: bool,
+    /// The class below which a lower task priority exits, or 0; and the threshold that the structure has.
+    pub(super) tpr_watch: u8,
+    threshold: u8,
     pub(super) switched: Switched,
     pub(super) resident: Resident,
 }
@@ -103,6 +106,8 @@ impl VmxVcpu {
             pending: None,
             nmi_waits: false,
             window: false,
+            tpr_watch: 0,
+            threshold: 0,
             switched: Switched::new(setup.xcr0_allowed, setup.xsave_size)?,
             resident: Resident::new(),
         };
@@ -172,8 +177,18 @@ impl VmxVcpu {
         if self.nmi_waits {
             primary |= primary::NMI_WINDOW;
         }
+        // A threshold above the task priority would be refused; and with delivery by the CPU there is nothing to watch.
+        let threshold = if self.delivery.on || self.tpr_watch == 0 {
+            0
+        } else {
+            self.tpr_watch.min(self.vmcs.tpr() >> 4)
+        };
         // SAFETY: only windows change; the event is one that the CPU accepts, or the entry fails.
         unsafe {
+            if threshold != self.threshold {
+                write(TPR_THRESHOLD, threshold.into());
+                self.threshold = threshold;
+            }
             if primary != self.written.get() {
                 write(PRIMARY_CONTROLS, primary);
                 self.written.set(primary);
@@ -563,14 +578,20 @@ impl GuestContext for VmxVcpu {
 
     #[cold]
     #[inline(never)]
-    fn tpr(&self) -> u8 {
-        self.vmcs.tpr() >> 4
+    fn tpr(&self, _last: u8) -> u8 {
+        self.vmcs.tpr()
     }
 
     #[cold]
     #[inline(never)]
-    fn set_tpr(&mut self, cr8: u8) {
-        self.vmcs.set_tpr(cr8 << 4);
+    fn set_tpr(&mut self, tpr: u8) {
+        self.vmcs.set_tpr(tpr);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn watch_tpr(&mut self, class: u8) {
+        self.tpr_watch = class;
     }
 }
 

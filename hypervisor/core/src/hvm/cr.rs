@@ -1,4 +1,4 @@
-//! Which CR4 values a guest may set: the bits whose features its CPUID offers, and the rules of the architecture for changing
+//! Writes to control registers. Which CR4 values a guest may set: the bits whose features its CPUID offers, and the rules of the architecture for changing
 //! them (APM vol. 2, 3.1.3; SDM vol. 3, 2.5). Hardware alone would let a guest set what the machine has and CPUID hides.
 
 use x86_model::regs::cr::{
@@ -34,7 +34,7 @@ const OFFERS: [(u64, u32, usize, u32); 19] = [
 ];
 
 /// Bits that a guest may set, from `has(leaf, register, bit)` of its CPUID.
-pub fn allowed(has: impl Fn(u32, usize, u32) -> bool) -> u64 {
+pub fn allowed_cr4(has: impl Fn(u32, usize, u32) -> bool) -> u64 {
     let offered = OFFERS
         .iter()
         .filter(|&&(_, leaf, register, bit)| has(leaf, register, bit));
@@ -42,7 +42,7 @@ pub fn allowed(has: impl Fn(u32, usize, u32) -> bool) -> u64 {
 }
 
 /// Whether a guest with these registers may replace CR4 `old` by `new`.
-pub fn valid(old: u64, new: u64, allowed: u64, efer: u64, cr3: u64) -> bool {
+pub fn valid_cr4(old: u64, new: u64, allowed: u64, efer: u64, cr3: u64) -> bool {
     let long = efer & EFER_LMA != 0;
     let changed = old ^ new;
     new & !allowed == 0
@@ -52,8 +52,9 @@ pub fn valid(old: u64, new: u64, allowed: u64, efer: u64, cr3: u64) -> bool {
         && !(changed & new & CR4_PCIDE != 0 && (!long || cr3 & PCID != 0))
 }
 
-/// The register that `mov cr4, reg` names and the length of the instruction, from its bytes; `None` if it is not that.
-pub fn decode(bytes: &[u8], long: bool) -> Option<(usize, u8)> {
+/// The general register that `mov cr<cr>, reg` names and the length of the instruction, from its bytes; `None` if it is not
+/// that. CR8 is named by REX or, on AMD processors, by a LOCK prefix (APM vol. 3, MOV CRn).
+pub fn decode(bytes: &[u8], long: bool, cr: u8) -> Option<(usize, u8)> {
     let is_prefix = |b: u8| {
         matches!(
             b,
@@ -61,6 +62,7 @@ pub fn decode(bytes: &[u8], long: bool) -> Option<(usize, u8)> {
         )
     };
     let mut at = bytes.iter().take_while(|&&b| is_prefix(b)).count();
+    let lock = bytes[..at].contains(&0xf0);
     let rex = match bytes.get(at) {
         Some(&b @ 0x40..=0x4f) if long => {
             at += 1;
@@ -68,8 +70,9 @@ pub fn decode(bytes: &[u8], long: bool) -> Option<(usize, u8)> {
         }
         _ => 0,
     };
+    let high = u8::from(lock || rex & 4 != 0) << 3;
     match *bytes.get(at..at + 3)? {
-        [0x0f, 0x22, modrm] if modrm >> 3 & 7 == 4 && rex & 4 == 0 => {
+        [0x0f, 0x22, modrm] if modrm >> 3 & 7 | high == cr => {
             let register = usize::from(modrm & 7) | usize::from(rex & 1) << 3;
             Some((register, at as u8 + 3))
         }
@@ -86,35 +89,38 @@ mod tests {
 
     #[test]
     fn cpuid_decides() {
-        assert_eq!(allowed(|_, _, _| false), CR4_PCE);
-        let all = allowed(|_, _, _| true);
+        assert_eq!(allowed_cr4(|_, _, _| false), CR4_PCE);
+        let all = allowed_cr4(|_, _, _| true);
         assert_eq!(all.count_ones() as usize, OFFERS.len() + 1);
-        let pke = allowed(|leaf, register, bit| (leaf, register, bit) == (7, 2, 3));
+        let pke = allowed_cr4(|leaf, register, bit| (leaf, register, bit) == (7, 2, 3));
         assert_eq!(pke, CR4_PCE | CR4_PKE);
     }
 
     #[test]
     fn rules_of_the_architecture() {
-        let all = allowed(|_, _, _| true);
-        assert!(valid(0, CR4_PGE, all, 0, 0));
-        assert!(!valid(0, 1 << 15, all, 0, 0));
-        assert!(!valid(0, 1 << 40, all, 0, 0));
-        assert!(!valid(0, CR4_UMIP, CR4_PCE, 0, 0));
-        assert!(!valid(CR4_PAE, 0, all, LONG, 0));
-        assert!(valid(CR4_PAE, 0, all, 0, 0));
-        assert!(!valid(CR4_PAE, CR4_PAE | CR4_LA57, all, LONG, 0));
+        let all = allowed_cr4(|_, _, _| true);
+        assert!(valid_cr4(0, CR4_PGE, all, 0, 0));
+        assert!(!valid_cr4(0, 1 << 15, all, 0, 0));
+        assert!(!valid_cr4(0, 1 << 40, all, 0, 0));
+        assert!(!valid_cr4(0, CR4_UMIP, CR4_PCE, 0, 0));
+        assert!(!valid_cr4(CR4_PAE, 0, all, LONG, 0));
+        assert!(valid_cr4(CR4_PAE, 0, all, 0, 0));
+        assert!(!valid_cr4(CR4_PAE, CR4_PAE | CR4_LA57, all, LONG, 0));
         let pcid = CR4_PAE | CR4_PCIDE;
-        assert!(valid(CR4_PAE, pcid, all, LONG, 0x1000));
-        assert!(!valid(CR4_PAE, pcid, all, LONG, 0x1001));
-        assert!(!valid(CR4_PAE, pcid, all, 0, 0x1000));
-        assert!(valid(pcid, pcid | CR4_PGE, all, LONG, 0x1001));
+        assert!(valid_cr4(CR4_PAE, pcid, all, LONG, 0x1000));
+        assert!(!valid_cr4(CR4_PAE, pcid, all, LONG, 0x1001));
+        assert!(!valid_cr4(CR4_PAE, pcid, all, 0, 0x1000));
+        assert!(valid_cr4(pcid, pcid | CR4_PGE, all, LONG, 0x1001));
     }
 
     #[test]
     fn instruction_forms() {
-        assert_eq!(decode(&[0x0f, 0x22, 0xe0, 0x90], true), Some((0, 3)));
-        assert_eq!(decode(&[0x41, 0x0f, 0x22, 0xe7], true), Some((15, 4)));
-        assert_eq!(decode(&[0x66, 0x48, 0x0f, 0x22, 0xe3], true), Some((3, 5)));
+        assert_eq!(decode(&[0x0f, 0x22, 0xe0, 0x90], true, 4), Some((0, 3)));
+        assert_eq!(decode(&[0x41, 0x0f, 0x22, 0xe7], true, 4), Some((15, 4)));
+        assert_eq!(
+            decode(&[0x66, 0x48, 0x0f, 0x22, 0xe3], true, 4),
+            Some((3, 5))
+        );
         // Writes to other registers, reads, and what is cut short.
         for bytes in [
             &[0x0f, 0x22, 0xd8][..],
@@ -123,16 +129,20 @@ mod tests {
             &[0x0f, 0x22],
             &[],
         ] {
-            assert_eq!(decode(bytes, true), None, "{bytes:x?}");
+            assert_eq!(decode(bytes, true, 4), None, "{bytes:x?}");
         }
+        assert_eq!(decode(&[0x44, 0x0f, 0x22, 0xc1], true, 8), Some((1, 4)));
+        assert_eq!(decode(&[0x45, 0x0f, 0x22, 0xc1], true, 8), Some((9, 4)));
+        assert_eq!(decode(&[0xf0, 0x0f, 0x22, 0xc2], false, 8), Some((2, 4)));
+        assert_eq!(decode(&[0x0f, 0x22, 0xc1], true, 8), None);
         // 0x41 is an instruction of its own outside 64-bit code.
-        assert_eq!(decode(&[0x41, 0x0f, 0x22, 0xe7], false), None);
+        assert_eq!(decode(&[0x41, 0x0f, 0x22, 0xe7], false, 4), None);
     }
 
     proptest! {
         #[test]
-        fn any_bytes(bytes: Vec<u8>, long: bool) {
-            if let Some((register, len)) = decode(&bytes, long) {
+        fn any_bytes(bytes: Vec<u8>, long: bool, eighth: bool) {
+            if let Some((register, len)) = decode(&bytes, long, if eighth { 8 } else { 4 }) {
                 prop_assert!(register < 16 && usize::from(len) <= bytes.len());
             }
         }
