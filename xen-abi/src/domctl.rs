@@ -429,6 +429,10 @@ abi_header! {
         /// [`ArchDomainConfig::misc_flags`].
         mod misc: u32 {
             MSR_RELAXED "XEN_X86_MSR_RELAXED" = 1 << 0,
+            /// Local APICs in xAPIC mode are handled by software alone.
+            NO_ASSISTED_XAPIC "XENOLITH_X86_NO_ASSISTED_XAPIC" = 1 << 31 => "Xenolith's own: no release of Xen has a switch",
+            /// The same for x2APIC mode.
+            NO_ASSISTED_X2APIC "XENOLITH_X86_NO_ASSISTED_X2APIC" = 1 << 30 => "Xenolith's own: no release of Xen has a switch",
         }
         /// [`GetDomainInfo::flags`].
         mod dominf: u32 {

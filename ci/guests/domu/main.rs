@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering;
 
 use guest_rt::boot::HOLE;
 use guest_rt::hypercall::{self, DOMID_SELF, MEMORY_OP, Ret, call, ptr};
+use guest_rt::start::option;
 use guest_rt::time::wait_ms;
 use guest_rt::{Page, check, fact};
 
@@ -53,10 +54,11 @@ fn free_pages() -> u64 {
     u64::from(arg.words[14]) | u64::from(arg.words[15]) << 32
 }
 
-/// The code, at 0x1000: notes at 0x2000 a constant, EBX at the start, the hypervisor's signature and version.
-fn code(hypercall: [u8; 3]) -> [u8; 52] {
-    let mut c = [0xf4; 52];
-    let parts: [&[u8]; 10] = [
+/// The code, at 0x1000: notes at 0x2000 a constant, EBX at the start, the hypervisor's signature and version, and what CPUID
+/// says about the local APIC.
+fn code(hypercall: [u8; 3]) -> [u8; 66] {
+    let mut c = [0xf4; 66];
+    let parts: [&[u8]; 13] = [
         &[0x89, 0x1d, 0x04, 0x20, 0, 0],  // mov [0x2004], ebx
         &[0xb8, 0, 0, 0, 0x40],           // mov eax, 0x40000000
         &[0x31, 0xc9, 0x0f, 0xa2],        // xor ecx, ecx; cpuid
@@ -64,6 +66,9 @@ fn code(hypercall: [u8; 3]) -> [u8; 52] {
         &[0xb8, 17, 0, 0, 0, 0x31, 0xdb], // mov eax, 17; xor ebx, ebx
         &hypercall,
         &[0xa3, 0x0c, 0x20, 0, 0],       // mov [0x200c], eax
+        &[0xb8, 4, 0, 0, 0x40],          // mov eax, 0x40000004
+        &[0x31, 0xc9, 0x0f, 0xa2],       // xor ecx, ecx; cpuid
+        &[0xa3, 0x10, 0x20, 0, 0],       // mov [0x2010], eax
         &[0xb8, 0x78, 0x56, 0x34, 0x12], // mov eax, 0x12345678
         &[0xa3, 0x00, 0x20, 0, 0],       // mov [0x2000], eax
         &[0xfa, 0xf4],                   // cli; hlt
@@ -133,8 +138,8 @@ fn populate(domain: u16, order: u32, first: u64) {
     check!(ret.0 == 1, "populate order {order} at {first:#x}: {ret}");
 }
 
-/// Builds the domain, lets it run until it stops, ends it.
-fn cycle(round: u32) {
+/// Builds the domain with these `XEN_X86_` flags, lets it run until it stops, ends it. What it saw in CPUID 0x40000004 EAX.
+fn cycle(round: u32, misc: u32) -> u32 {
     // HVM with nested paging, one vCPU, 64 ports, default grant table, a local APIC.
     let mut arg = Arg::domctl(1, 0).with(&[
         (20, 3),
@@ -144,6 +149,7 @@ fn cycle(round: u32) {
         (40, u32::MAX),
         (44, 1),
         (56, 1),
+        (60, misc),
     ]);
     let ret = arg.call();
     check!(ret.0 == 0, "createdomain: {ret}");
@@ -182,6 +188,7 @@ fn cycle(round: u32) {
     check!(info.call().0 == 0, "getdomaininfo");
     let page = map_foreign(id, 2);
     let words = [0, 4, 8, 12].map(|n| page.u32(n).load(Ordering::Relaxed));
+    let features = page.u32(16).load(Ordering::Relaxed);
     if round == 0 {
         fact!(("flags"), "{:#x}", info.words[5]);
         fact!(("pages"), "{}", info.words[6]);
@@ -201,17 +208,24 @@ fn cycle(round: u32) {
         info.call().0 != 0 || info.words[2] as u16 != id,
         "domain {id} is still there"
     );
+    features
 }
 
 fn run() {
-    cycle(0);
+    fact!("features", "{:#x}", cycle(0, 0));
+    // What the processor may not do for a domain's local APICs; Xen has no such switches.
+    if option("switches").is_some() {
+        for (name, misc) in [("xapic", 1 << 31), ("x2apic", 1 << 30), ("both", 3 << 30)] {
+            fact!(("features-without-{name}"), "{:#x}", cycle(1, misc));
+        }
+    }
     // The first rounds make tables that stay, and Xen frees the last of a domain a little later.
     for round in 1..4 {
-        cycle(round);
+        cycle(round, 0);
     }
     let free = free_pages();
     for round in 4..20 {
-        cycle(round);
+        cycle(round, 0);
     }
     let back = wait_ms(1000, || free_pages() >= free);
     check!(back, "{free} pages were free, now {}", free_pages());

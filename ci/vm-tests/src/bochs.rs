@@ -8,6 +8,7 @@ const MACHINE: &str = "bochs";
 const SHORT: &[(&str, &str)] = &[
     ("smp", "TEST smp: SUCCESS"),
     ("apic", "TEST apic: SUCCESS"),
+    ("cr8", "TEST cr8: SUCCESS"),
     ("timer", "TEST timer: SUCCESS"),
     ("memory", "TEST memory: SUCCESS"),
     ("domu", "TEST domu: SUCCESS"),
@@ -37,6 +38,53 @@ const LONG: &[(&str, &str)] = &[
     ("version", "TEST version: SUCCESS"),
 ];
 
+/// A way to handle local APICs.
+struct Assist {
+    name: &'static str,
+    level: Level,
+    /// Option of the hypervisor.
+    option: &'static str,
+    /// Another processor than the machine's.
+    cpu: &'static [&'static str],
+    /// What CPUID then says.
+    flags: &'static str,
+}
+
+const fn assist(
+    name: &'static str,
+    level: Level,
+    option: &'static str,
+    cpu: &'static [&'static str],
+    flags: &'static str,
+) -> Assist {
+    Assist {
+        name,
+        level,
+        option,
+        cpu,
+        flags,
+    }
+}
+
+const NONE: &str = "FACT xen-hvm flags=0x5c";
+const XAPIC: &str = "FACT xen-hvm flags=0x5d";
+const X2APIC: &str = "FACT xen-hvm flags=0x5e";
+const BOTH: &str = "FACT xen-hvm flags=0x5f";
+const IVY_BRIDGE: &[&str] = &["cpu: model=corei7_ivy_bridge_3770k"];
+const HASWELL: &[&str] = &["cpu: model=corei7_haswell_4770"];
+
+/// All that the processor can, nothing but the task priority, parts of it, and older processors.
+const ASSISTS: &[Assist] = &[
+    assist("assisted", Level::Normal, "", &[], BOTH),
+    assist("software", Level::Normal, "apicv=off", &[], NONE),
+    assist("no-xapic", Level::Full, "apicv=no-xapic", &[], X2APIC),
+    assist("no-x2apic", Level::Full, "apicv=no-x2apic", &[], XAPIC),
+    assist("no-delivery", Level::Full, "apicv=no-delivery", &[], XAPIC),
+    assist("no-registers", Level::Full, "apicv=no-registers", &[], NONE),
+    assist("ivy-bridge", Level::Full, "", IVY_BRIDGE, NONE),
+    assist("haswell", Level::Full, "", HASWELL, BOTH),
+];
+
 /// The rows.
 pub fn rows() -> Vec<VmTest> {
     use Level::{Full, Normal};
@@ -63,19 +111,31 @@ pub fn rows() -> Vec<VmTest> {
                 .steps(&[Step::See("Intel VT-x, EPT"), Step::See(end)])
         }));
     }
-    // Who delivers interrupts, and what CPUID says about it.
-    for (name, line, flags) in [
-        ("cpuid-delivery", "", "FACT xen-hvm flags=0x5e"),
-        ("cpuid-software", "apicv=off", "FACT xen-hvm flags=0x5c"),
-    ] {
-        let row = row(name, Normal).guest("cpuid").cmdline(line);
-        rows.push(row.steps(&[Step::See("Intel VT-x, EPT"), Step::See(flags)]));
+    // What the processor does for local APICs, and what CPUID says about it. The first is the same as in the rows above.
+    for (n, a) in ASSISTS.iter().enumerate() {
+        let of = |guest: &'static str| {
+            row(&format!("{guest}-{}", a.name), a.level)
+                .guest(guest)
+                .cmdline(a.option)
+                .devices(a.cpu)
+        };
+        rows.push(of("cpuid").steps(&[Step::See("Intel VT-x, EPT"), Step::See(a.flags)]));
+        if n > 0 {
+            rows.push(of("apic").steps(&[Step::See("TEST apic: SUCCESS")]));
+            rows.push(of("cr8").steps(&[Step::See("TEST cr8: SUCCESS")]));
+        }
     }
     rows.push(
-        row("apic-software", Full)
-            .guest("apic")
-            .cmdline("apicv=off")
-            .steps(&[Step::See("TEST apic: SUCCESS")]),
+        row("domu-switches", Normal)
+            .guest("domu")
+            .dom0_cmdline("switches=1")
+            .steps(&[
+                Step::See("FACT features 0x5f"),
+                Step::See("FACT features-without-xapic 0x5e"),
+                Step::See("FACT features-without-x2apic 0x5d"),
+                Step::See("FACT features-without-both 0x5c"),
+                Step::See("TEST domu: SUCCESS"),
+            ]),
     );
     // The build for such processors alone.
     rows.push(

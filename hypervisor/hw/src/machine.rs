@@ -5,6 +5,7 @@
 
 use alloc::sync::Arc;
 
+use x86_model::apic::ApicMode;
 use x86_model::iommu::Requester;
 use x86_model::pci::Bdf;
 use x86_model::posted::Notice;
@@ -222,9 +223,9 @@ pub trait Machine: Sync {
     fn mmio_write(&self, hpa: Hpa, width: Width, value: u64) -> bool;
     /// Native MSR read for values that are passed through by policy. `None` if it faults.
     fn rdmsr(&self, index: u32) -> Option<u64>;
-    /// Whether a guest with its APIC in x2APIC mode handles its interrupts without exits.
-    fn assists_x2apic(&self) -> bool {
-        false
+    /// What processors do for virtual local APICs.
+    fn apic_assists(&self) -> ApicAssists {
+        ApicAssists::default()
     }
     /// Native CPUID (EAX, EBX, ECX, EDX).
     fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4];
@@ -304,6 +305,34 @@ pub struct VcpuSetup {
     pub xcr0_allowed: u64,
     /// Size of the XSAVE area for those bits, in bytes.
     pub xsave_size: u32,
+    /// The page behind the APIC's registers, which the stage-2 tree maps at their address: the processor then may handle
+    /// xAPIC mode. Only where [`ApicAssists::page`].
+    pub apic_page: Option<x86_model::Mfn>,
+    /// The processor may handle x2APIC mode.
+    pub assist_x2apic: bool,
+}
+
+/// What this machine's processors can do for virtual local APICs, beyond the task priority.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApicAssists {
+    /// Anything at all.
+    pub any: bool,
+    /// Accesses to the register page are told from others, if there is a page ([`VcpuSetup::apic_page`]).
+    pub page: bool,
+    /// With it, most reads of registers in xAPIC mode make no exit.
+    pub xapic: bool,
+    /// A guest in x2APIC mode reads registers and handles its interrupts without exits.
+    pub x2apic: bool,
+}
+
+/// What the processor does for one virtual local APIC in its present mode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApicAssist {
+    /// The guest reads registers without exits: they must be given ([`GuestContext::put_registers`],
+    /// [`GuestContext::put_vectors`]).
+    pub registers: bool,
+    /// It delivers interrupts: vectors are given before and taken back after each run.
+    pub delivery: bool,
 }
 
 /// Why the guest stopped. Instruction lengths are 0 where the hardware did not tell.
@@ -346,8 +375,15 @@ pub enum Exit {
     /// An instruction that guests may not use (VMX/SVM, MONITOR, ...): inject #UD.
     Undefined,
     /// The guest ended the interrupt with this vector, where the processor delivers interrupts
-    /// ([`GuestContext::set_delivery`]) and the end had to be told.
+    /// ([`ApicAssist::delivery`]) and the end had to be told.
     Ended(u8),
+    /// The guest wrote a register of its APIC; the instruction is done. With the destination half of the interrupt command,
+    /// which it writes without an exit in xAPIC mode where [`ApicAssist::registers`].
+    ApicWrite {
+        register: u16,
+        value: u32,
+        destination: u32,
+    },
     /// Triple fault.
     Shutdown,
     /// Task switch, or anything else that the backend cannot express; the numbers are for the crash message.
@@ -542,15 +578,18 @@ pub trait GuestContext: Send {
     /// Asks for one exit when the guest lowers its task priority below `class` (1 to 15): [`Exit::InterruptWindow`], or the
     /// write to CR8 itself. One more than asked for may come.
     fn watch_tpr(&mut self, class: u8);
-    /// Whether the processor can deliver the interrupts of an APIC in x2APIC mode itself.
-    fn can_deliver(&self) -> bool {
-        false
+    /// Has the processor do what it can for an APIC in this mode from the next entry on; what that is. It delivers no
+    /// interrupt of one that is disabled by software. [`GuestContext::set_tpr`] must follow.
+    fn set_apic_mode(&mut self, _mode: ApicMode, _enabled: bool) -> ApicAssist {
+        ApicAssist::default()
     }
-    /// Lets it do that from the next entry on, or no more. Only where [`GuestContext::can_deliver`].
-    fn set_delivery(&mut self, _on: bool) {}
-    /// What the APIC holds, before each entry with delivery on. An interrupt that is injected has priority over all of it.
+    /// The APIC's registers by offset in its page, without vectors and priorities: after each change, where
+    /// [`ApicAssist::registers`].
+    fn put_registers(&mut self, _registers: &[(u32, u32)]) {}
+    /// What the APIC holds, before each entry. Its task priority counts only where [`ApicAssist::delivery`]. An interrupt that
+    /// is injected has priority over all of it.
     fn put_vectors(&mut self, _vectors: &ApicVectors) {}
-    /// What became of it, after each exit.
+    /// What became of it, after each exit, where [`ApicAssist::delivery`].
     fn vectors(&self) -> ApicVectors {
         ApicVectors::default()
     }

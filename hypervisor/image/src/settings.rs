@@ -10,7 +10,7 @@ use hv_hw::log::{self, uart::LineSettings};
 use hv_hw::warn;
 use hv_hw::x86::boot::console;
 use hv_hw::x86::power::{self, ResetMethod};
-use hv_hw::x86::{CpuOptions, apic, iommu, panic, smp};
+use hv_hw::x86::{CpuOptions, apic, iommu, panic, smp, virt};
 
 /// Opens the consoles. Before this, lines only went to the ring; they are replayed. Until [`limit_log`], the story of the
 /// boot is told whatever `loglvl=` says, as Xen's banner is.
@@ -103,7 +103,12 @@ pub fn cpus(o: &Options) -> CpuOptions {
             no_siblings: o.smt == Some(false),
             faults: o.ap_fault.map(|f| f.map(|(id, what)| (id, fault(what)))),
         },
-        no_apicv: !o.apicv,
+        assist: virt::Assist {
+            xapic: o.apicv.xapic,
+            x2apic: o.apicv.x2apic,
+            registers: o.apicv.registers,
+            delivery: o.apicv.delivery,
+        },
         iommu: iommu::IommuOptions {
             on: o.iommu.on,
             required: o.iommu.required,

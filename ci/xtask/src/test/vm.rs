@@ -195,7 +195,11 @@ impl Runner {
                 hypervisor: special.as_ref().unwrap_or(&self.hypervisor),
                 cmdline: &format!("{} noreboot {}", crate::iso::CMDLINE, test.cmdline),
                 kernel: Some(guest.as_ref().unwrap_or(&kernel.image)),
-                dom0_cmdline: if guest.is_some() { "" } else { &line },
+                dom0_cmdline: if guest.is_some() {
+                    test.dom0_cmdline
+                } else {
+                    &line
+                },
                 initrd: guest.is_none().then_some(initrd.as_path()),
                 tables: test.tables,
                 efi_only: false,

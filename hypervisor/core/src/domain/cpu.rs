@@ -50,7 +50,8 @@ impl CpuPolicy {
             tsc_khz: hw.tsc_khz(),
             tsc_scale: (0, mul, shift),
             upcall_vector: true,
-            x2apic_assist: hw.assists_x2apic(),
+            xapic_assist: false,
+            x2apic_assist: false,
             tsc_deadline: false,
         };
         CpuPolicy {
@@ -59,6 +60,12 @@ impl CpuPolicy {
             xsave_size,
             privileged,
         }
+    }
+
+    /// The same, and it says that the guest's APIC needs few exits in xAPIC mode, in x2APIC mode.
+    pub fn assisted(mut self, xapic: bool, x2apic: bool) -> Self {
+        (self.config.xapic_assist, self.config.x2apic_assist) = (xapic, x2apic);
+        self
     }
 
     /// CPUID of one vCPU.

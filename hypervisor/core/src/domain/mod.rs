@@ -21,7 +21,7 @@ use hv_hw::mem::FrameRef;
 use hv_hw::sync::{SpinLock, rank};
 use x86_model::{Gfn, Gpa, Mfn};
 use xen_abi::DomId;
-use xen_abi::domctl::{CpuidLeaf, TscInfo, cdf, emu};
+use xen_abi::domctl::{CpuidLeaf, TscInfo, cdf, emu, misc};
 
 use crate::hvm::msr::MsrPolicy;
 use crate::hvm::platform::Platform;
@@ -88,7 +88,7 @@ pub struct DomainConfig {
     pub flags: u32,
     /// `XEN_X86_EMU_*`.
     pub emulation: u32,
-    /// `XEN_X86_MSR_RELAXED`.
+    /// `XEN_X86_MSR_RELAXED`, and those of [`xen_abi::domctl::misc`] that are our own.
     pub misc: u32,
     /// Security label; only kept.
     pub ssidref: u32,
@@ -96,6 +96,18 @@ pub struct DomainConfig {
     pub max_ports: u32,
     /// Bounds of the grant table.
     pub grants: crate::grant::Limits,
+}
+
+impl DomainConfig {
+    /// The processor may handle xAPIC mode.
+    pub fn assists_xapic(&self) -> bool {
+        self.misc & misc::NO_ASSISTED_XAPIC == 0
+    }
+
+    /// The processor may handle x2APIC mode.
+    pub fn assists_x2apic(&self) -> bool {
+        self.misc & misc::NO_ASSISTED_X2APIC == 0
+    }
 }
 
 impl Default for DomainConfig {
@@ -186,6 +198,8 @@ pub struct Domain {
     /// Port that asks the domain to suspend.
     pub suspend_port: AtomicU32,
     cpu: CpuPolicy,
+    /// The page that [`P2m::map_apic_page`] made; lives as long as the map.
+    apic_page: Option<FrameRef>,
     io_bitmap: Option<&'static [u8; 8192]>,
     /// Text that the domain writes to port 0xe9.
     pub debug_port: crate::hvm::debug_port::DebugPort,

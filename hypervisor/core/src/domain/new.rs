@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
-use hv_hw::machine::VcpuSetup;
+use hv_hw::machine::{ApicAssist, VcpuSetup};
 use hv_hw::mem::FrameRef;
 use hv_hw::sync::SpinLock;
 use hv_hw::{GuestContext, Hw, Machine};
@@ -31,6 +31,16 @@ impl Domain {
     /// the system.
     pub fn new(hw: &Hw, setup: DomainSetup, p2m: P2m) -> Result<Arc<Domain>, Errno> {
         let shared_info = FrameRef::alloc(setup.id).ok_or(Errno::ENOMEM)?;
+        let assists = hw.apic_assists();
+        let apic_page = if assists.page && setup.config.assists_xapic() {
+            Some(p2m.map_apic_page()?)
+        } else {
+            None
+        };
+        let cpu = setup.cpu.assisted(
+            apic_page.is_some() && assists.xapic,
+            setup.config.assists_x2apic() && assists.x2apic,
+        );
         let max_ports = if setup.privileged {
             evtchn::CONTROL_MAX_PORTS
         } else {
@@ -47,8 +57,8 @@ impl Domain {
             shared_info,
             shared_at: SpinLock::new(BTreeMap::new()),
             params: Default::default(),
-            msr_policy: setup.cpu.msrs(hw),
-            uses_vmmcall: setup.cpu.uses_vmmcall(hw),
+            msr_policy: cpu.msrs(hw),
+            uses_vmmcall: cpu.uses_vmmcall(hw),
             callback_vector: AtomicU8::new(0),
             memory_map: SpinLock::new(setup.memory_map),
             max_pages: AtomicU64::new(setup.max_pages),
@@ -61,7 +71,8 @@ impl Domain {
             cpuid_allowed: SpinLock::new(Vec::new()),
             sched_cap: Default::default(),
             suspend_port: Default::default(),
-            cpu: setup.cpu,
+            cpu,
+            apic_page,
             io_bitmap: setup.io_bitmap,
             debug_port: Default::default(),
             limbo: Default::default(),
@@ -117,12 +128,16 @@ impl Domain {
                 io_bitmap: self.io_bitmap,
                 xcr0_allowed: self.cpu.xcr0_allowed,
                 xsave_size: self.cpu.xsave_size,
+                apic_page: self.apic_page.as_ref().map(|page| page.mfn()),
+                assist_x2apic: self.config.assists_x2apic(),
             })
             .ok_or(Errno::ENOMEM)?;
         let posting = Posting::new(hw, ctx.post_target());
         let mut local = VcpuLocal {
             cr4_allowed: 0,
-            delivery: (ctx.can_deliver(), false),
+            assistable: hw.apic_assists().any,
+            assisted_as: None,
+            assist: ApicAssist::default(),
             ctx,
             lapic: Vlapic::new(index, false),
             cpuid: self.cpu.table(hw, index),

@@ -45,7 +45,9 @@ pub struct CpuidConfig {
     pub tsc_scale: (u64, u32, i8),
     /// Upcalls by a vector of the local APIC (HVMOP 23) are implemented.
     pub upcall_vector: bool,
-    /// A guest in x2APIC mode handles its interrupts without exits.
+    /// A guest in xAPIC mode reads registers without exits.
+    pub xapic_assist: bool,
+    /// A guest in x2APIC mode reads registers and handles its interrupts without exits.
     pub x2apic_assist: bool,
     /// The local APIC timer has the TSC-deadline mode.
     pub tsc_deadline: bool,
@@ -369,9 +371,12 @@ impl<N: Fn(u32, u32) -> Regs> Builder<'_, N> {
         );
         self.put(XEN_BASE + 3, 2, [c.tsc_khz, 0, 0, 0]);
         // IOMMU mappings for grants, vCPU id present, domain id present.
-        // And whether x2APIC accesses around interrupts make no exit. That those to the xAPIC page make none is never said:
-        // they are emulated.
-        let flags = 0b1_1100 | u32::from(c.upcall_vector) << 6 | u32::from(c.x2apic_assist) << 1;
+        // And what the processor does for the local APIC. As on Xen the first says nothing about ends of interrupts, while the
+        // second has those as well.
+        let flags = 0b1_1100
+            | u32::from(c.xapic_assist)
+            | u32::from(c.x2apic_assist) << 1
+            | u32::from(c.upcall_vector) << 6;
         self.put(XEN_BASE + 4, 0, [flags, c.vcpu, u32::from(c.domid), 0]);
         self.put(XEN_BASE + 5, 0, [0, u32::from(c.phys_bits), 0, 0]);
     }

@@ -22,6 +22,7 @@ fn config(vcpu: u32, vcpus: u32) -> CpuidConfig {
         tsc_khz: 2_000_000,
         tsc_scale: (5, 0x8000_0000, -1),
         upcall_vector: true,
+        xapic_assist: false,
         x2apic_assist: false,
         tsc_deadline: false,
     }

@@ -1,6 +1,7 @@
 //! The hypervisor's command line: Xen's names, syntax and meaning. Unknown or malformed options never stop the boot: each
 //! becomes a [`Warning`] that names it, and the default stays. Pure; the caller owns the result and prints the warnings.
 
+mod apicv;
 mod build;
 mod grants;
 mod list;
@@ -16,6 +17,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+pub use apicv::Apicv;
 pub use build::Build;
 pub use serial::{Baud, Parity, SerialSetup};
 pub use table::{Effect, OPTIONS, Spec};
@@ -76,8 +78,8 @@ pub struct Options {
     pub ap_bringup: ApBringup,
     /// With the pauses that old CPUs need between the messages that start them.
     pub ap_delays: bool,
-    /// The processor may deliver guests' interrupts itself.
-    pub apicv: bool,
+    /// What the processor may do for guests' local APICs.
+    pub apicv: Apicv,
     /// TLB flushes to measure at boot; 0 for none.
     pub ipi_bench: u32,
     /// What goes wrong on purpose in the start of CPUs, by APIC ID.
@@ -136,7 +138,7 @@ impl Default for Options {
             xen_version: (4, 17),
             ap_bringup: ApBringup::Parallel,
             ap_delays: false,
-            apicv: true,
+            apicv: Apicv::all(true),
             ipi_bench: 0,
             ap_fault: [None; 4],
             x2apic: true,

@@ -154,6 +154,15 @@ fn lists_apply_what_they_understand() {
             .iommu
             .required
     );
+    let apicv = |line| clean(line).apicv;
+    for line in ["", "apicv", "apicv=on", "apicv=off,on"] {
+        assert_eq!(apicv(line), Apicv::all(true), "{line}");
+    }
+    for line in ["no-apicv", "apicv=off", "apicv=0", "apicv=x2apic,no"] {
+        assert_eq!(apicv(line), Apicv::all(false), "{line}");
+    }
+    let without = apicv("apicv=no-delivery,xapic=off");
+    assert!(!without.delivery && !without.xapic && without.x2apic && without.registers);
     assert!(!clean("iommu=verbose").iommu.intpost && clean("iommu=intpost").iommu.intpost);
     // Known to Xen, of no effect here: a reason each, and the rest of the list counts.
     for (item, why) in [

@@ -14,7 +14,8 @@ mod populate;
 use hv_hw::mem::stage2::{Format, Leaf};
 use hv_hw::mem::{FrameRef, FrameRun, Perms, RawRun, Stage2, Stage2Error};
 use hv_hw::sync::{SpinLock, rank};
-use x86_model::{Gfn, Mfn};
+use x86_model::apic::DEFAULT_BASE;
+use x86_model::{Gfn, Mfn, PAGE_SIZE};
 use xen_abi::{DomId, Errno};
 
 /// What backs a guest frame. The discriminant is the stage-2 tag.
@@ -49,6 +50,9 @@ impl PageType {
         !matches!(self, Self::Mmio)
     }
 }
+
+/// Tag of a page that belongs to none of the types.
+const UNTYPED: u8 = 0;
 
 /// Frames `start .. end` in which gfn == mfn, whether mapped or ballooned out.
 pub type IdentityRange = core::ops::Range<u64>;
@@ -216,6 +220,22 @@ impl P2m {
             .map(gfn, Mfn(gfn.0), order, Perms::MMIO, PageType::Mmio as u8)?;
         self.dropped(old);
         Ok(())
+    }
+
+    /// Maps a page at the address of the local APICs' registers, for a processor that tells accesses to it from others. The
+    /// caller keeps it as long as the map. It is no memory of the domain's, and a hole to all hypercalls; to a vCPU it is memory
+    /// while the processor handles x2APIC mode for it, so no other domain may have the same one (XSA-412).
+    pub fn map_apic_page(&self) -> Result<FrameRef, P2mError> {
+        let page = FrameRef::alloc(self.owner).ok_or(P2mError(Errno::ENOMEM))?;
+        // What nothing at all would read as.
+        page.write(0, &[0xff; PAGE_SIZE as usize]);
+        let gfn = Gfn(DEFAULT_BASE / PAGE_SIZE);
+        let perms = Perms {
+            exec: false,
+            ..Perms::RAM
+        };
+        self.stage2.map(gfn, page.mfn(), 0, perms, UNTYPED)?;
+        Ok(page)
     }
 
     /// Puts memory at `gfn`, taking over the reference. Returns what was there, under the rule of [`P2m::unmap`].

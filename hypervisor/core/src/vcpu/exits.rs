@@ -208,6 +208,14 @@ pub fn handle(turn: &mut Turn<'_>, exit: Exit) -> Next {
             turn.lapic_effect(Effect::Eoi(vector));
             Next::Continue
         }
+        Exit::ApicWrite {
+            register,
+            value,
+            destination,
+        } => {
+            apic_written(turn, register.into(), value, destination);
+            Next::Continue
+        }
         Exit::Shutdown => triple_fault(turn),
         Exit::Cr {
             reg: 4,
@@ -233,6 +241,18 @@ pub fn handle(turn: &mut Turn<'_>, exit: Exit) -> Next {
         )),
         Exit::Interrupt | Exit::Nmi | Exit::InterruptWindow => Next::Continue,
     }
+}
+
+/// The guest wrote a register of the page that the processor keeps.
+#[cold]
+fn apic_written(turn: &mut Turn<'_>, register: u32, value: u32, destination: u32) {
+    let clocks = turn.clocks();
+    turn.local.take_tpr();
+    let destination = turn.local.assist.registers.then_some(destination);
+    let lapic = &mut turn.local.lapic;
+    let effect = lapic.page_written(register, value, destination, clocks);
+    turn.local.show_tpr();
+    turn.lapic_effect(effect);
 }
 
 fn triple_fault(turn: &mut Turn<'_>) -> Next {

@@ -4,8 +4,7 @@
 use core::sync::atomic::Ordering;
 
 use hv_hw::GuestContext;
-use hv_hw::machine::Event;
-use x86_model::apic::ApicMode;
+use hv_hw::machine::{ApicAssist, Event};
 
 use super::{Reset, Vcpu, VcpuLocal};
 use crate::domain::Domain;
@@ -89,31 +88,39 @@ impl VcpuLocal {
         }
     }
 
-    /// Lets the processor deliver the APIC's interrupts as long as it is in x2APIC mode, and gives it the present ones.
-    /// Whether it does.
-    fn give_delivery(&mut self) -> bool {
-        let (can, does) = self.delivery;
-        if !can {
-            return false;
+    /// Has the processor do for the APIC what it can in its present mode, and gives it what it needs for that. Whether it
+    /// delivers interrupts.
+    #[inline]
+    fn give_apic(&mut self) -> bool {
+        self.assistable && self.give_assisted()
+    }
+
+    #[cold]
+    fn give_assisted(&mut self) -> bool {
+        let now = (self.lapic.mode(), self.lapic.enabled());
+        if self.assisted_as != Some(now) {
+            self.assisted_as = Some(now);
+            self.assist = self.ctx.set_apic_mode(now.0, now.1);
+            self.show_tpr();
+            self.lapic.touch();
         }
-        let wanted = self.lapic.mode() == ApicMode::X2Apic;
-        if wanted != does {
-            self.ctx.set_delivery(wanted);
-            self.delivery.1 = wanted;
-            if !wanted {
-                self.show_tpr();
-            }
+        let ApicAssist {
+            registers,
+            delivery,
+        } = self.assist;
+        if registers && self.lapic.take_changed() {
+            self.ctx.put_registers(&self.lapic.registers());
         }
-        if wanted {
+        if registers || delivery {
             self.ctx.put_vectors(&self.lapic.vectors());
         }
-        wanted
+        delivery
     }
 
     /// Takes over what the processor did with the APIC's interrupts.
     #[inline]
     pub fn take_delivery(&mut self) {
-        if self.delivery.1 {
+        if self.assist.delivery {
             self.lapic.set_vectors(&self.ctx.vectors());
         }
     }
@@ -126,7 +133,7 @@ impl VcpuLocal {
             vcpu.stats.injected(2);
         }
         let callback = self.callback_vector(domain, vcpu);
-        let delivered = self.give_delivery();
+        let delivered = self.give_apic();
         if delivered && callback.is_none() {
             self.ctx.request_window(false);
             return;

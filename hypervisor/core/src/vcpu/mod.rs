@@ -26,7 +26,9 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 use alloc::sync::Arc;
 use hv_hw::HwVcpu;
+use hv_hw::machine::ApicAssist;
 use hv_hw::sync::{SpinLock, rank};
+use x86_model::apic::ApicMode;
 use xen_abi::DomId;
 
 use crate::hvm::cpuid::CpuidTable;
@@ -121,8 +123,12 @@ pub struct VcpuLocal {
     pub ctx: HwVcpu,
     /// Local APIC registers.
     pub lapic: Vlapic,
-    /// The processor can deliver this APIC's interrupts in x2APIC mode, and does at present.
-    pub delivery: (bool, bool),
+    /// The processor can do something for this APIC.
+    pub assistable: bool,
+    /// What it was told last: mode, and whether the APIC is enabled.
+    pub assisted_as: Option<(ApicMode, bool)>,
+    /// What it does at present.
+    pub assist: ApicAssist,
     /// CPUID leaves, precomputed.
     pub cpuid: CpuidTable,
     /// Last value written to port 0xcf8.

@@ -24,8 +24,8 @@ pub struct CpuOptions {
     pub apic: ApicOptions,
     /// Other CPUs.
     pub smp: SmpOptions,
-    /// The processor leaves guests' interrupts to us.
-    pub no_apicv: bool,
+    /// What the processor may do for guests' local APICs.
+    pub assist: virt::Assist,
     /// I/O memory management units.
     pub iommu: IommuOptions,
 }
@@ -153,7 +153,7 @@ pub fn bring_up(boot: &BootInfo, options: &CpuOptions) -> Result<Metal, &'static
     iommu::arm_faults(block);
     console_interrupt(block);
 
-    let backend = virt::detect(!options.no_apicv)?;
+    let backend = virt::detect(options.assist)?;
     backend.enable_this_cpu()?;
     info!("{}", backend.describe());
     BACKEND.call_once(|| backend);

@@ -16,8 +16,8 @@ use super::cpu::{features, msr, percpu};
 use super::virt::{Backend, GuestCpu};
 use super::{iommu, paging, panic, power, smp, time};
 use crate::machine::{
-    CpuId, HostInterrupt, InterruptCounts, IoApicInfo, LineMode, Machine, MsiMessage, MsiSource,
-    PostTo, PowerAction, Receiver, VcpuSetup,
+    ApicAssists, CpuId, HostInterrupt, InterruptCounts, IoApicInfo, LineMode, Machine, MsiMessage,
+    MsiSource, PostTo, PowerAction, Receiver, VcpuSetup,
 };
 use crate::mem::stage2::Format;
 
@@ -307,8 +307,8 @@ impl Machine for Metal {
     fn rdmsr(&self, index: u32) -> Option<u64> {
         msr::rdmsr_safe(index)
     }
-    fn assists_x2apic(&self) -> bool {
-        self.backend.assists_x2apic()
+    fn apic_assists(&self) -> ApicAssists {
+        self.backend.apic_assists()
     }
     fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4] {
         asm::cpuid(leaf, subleaf)

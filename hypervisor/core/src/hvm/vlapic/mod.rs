@@ -113,6 +113,8 @@ pub struct Vlapic {
     unpublished: bool,
     /// Merge even if nothing is flagged: level vectors may have been put back.
     remerge: bool,
+    /// What [`Vlapic::registers`] gives may have changed.
+    changed: bool,
 }
 
 impl Vlapic {
@@ -137,6 +139,7 @@ impl Vlapic {
             tmr: Vectors::default(),
             unpublished: true,
             remerge: false,
+            changed: true,
         }
     }
 
@@ -398,6 +401,7 @@ impl Vlapic {
         }
         self.base = new;
         self.unpublished = true;
+        self.changed = true;
         Ok(Effect::None)
     }
 
@@ -476,5 +480,7 @@ impl Vlapic {
     }
 }
 
+#[cfg(test)]
+mod assisted_tests;
 #[cfg(test)]
 mod tests;

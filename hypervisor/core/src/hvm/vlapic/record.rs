@@ -73,6 +73,7 @@ impl Vlapic {
             let _ = self.set_tsc_deadline(r.tdt_msr);
         }
         self.unpublished = true;
+        self.touch();
         Ok(())
     }
 
@@ -100,6 +101,7 @@ impl Vlapic {
         }
         self.unpublished = true;
         self.remerge = true;
+        self.touch();
     }
 }
 

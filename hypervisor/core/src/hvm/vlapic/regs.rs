@@ -11,7 +11,83 @@ use super::{Clocks, Effect, Gp, LVT_TIMER, Vlapic};
 /// Version 0x14 with LVT entries 0 to 5.
 const VERSION: u32 = 0x0005_0014;
 
+/// Registers that only change by being written. The interrupt command's other half is apart.
+const WRITTEN: [u32; 15] = [
+    reg::ID,
+    reg::VERSION,
+    reg::LDR,
+    reg::DFR,
+    reg::SVR,
+    reg::ESR,
+    reg::ICR_LOW,
+    reg::LVT_TIMER,
+    reg::LVT_THERMAL,
+    reg::LVT_PERF,
+    reg::LVT_LINT0,
+    reg::LVT_LINT1,
+    reg::LVT_ERROR,
+    reg::TIMER_INITIAL,
+    reg::TIMER_DIVIDE,
+];
+
 impl Vlapic {
+    /// The registers that only change by being written, by their offset in the page, for a processor that lets the guest read
+    /// them: the form of the present mode. In x2APIC mode the 64 bits of the interrupt command lie together.
+    pub fn registers(&self) -> [(u32, u32); 16] {
+        let high = if self.mode() == ApicMode::X2Apic {
+            reg::ICR_LOW + 4
+        } else {
+            reg::ICR_HIGH
+        };
+        core::array::from_fn(|n| match WRITTEN.get(n) {
+            Some(&register) => {
+                let value = self.read(register, Clocks::default());
+                (register, value.unwrap_or(0))
+            }
+            None => (high, (self.icr >> 32) as u32),
+        })
+    }
+
+    /// Whether [`Vlapic::registers`] may give others than when this was asked last.
+    #[inline]
+    pub fn take_changed(&mut self) -> bool {
+        core::mem::take(&mut self.changed)
+    }
+
+    /// Somebody else may have changed them.
+    pub fn touch(&mut self) {
+        self.changed = true;
+    }
+
+    /// The guest wrote a register of the page that a processor keeps for it, with the effect that the write would have had
+    /// here; `destination` is the other half of the interrupt command, where the guest writes that in the page as well.
+    pub fn page_written(
+        &mut self,
+        register: u32,
+        value: u32,
+        destination: Option<u32>,
+        clocks: Clocks,
+    ) -> Effect {
+        self.changed = true;
+        match self.mode() {
+            ApicMode::XApic => {
+                if register == reg::ICR_LOW
+                    && let Some(destination) = destination
+                {
+                    self.mmio_write(reg::ICR_HIGH, Width::B4, destination.into(), clocks);
+                }
+                self.mmio_write(register, Width::B4, value.into(), clocks)
+            }
+            // Only registers without reserved bits are written in this way.
+            ApicMode::X2Apic => {
+                let msr = MSR_X2APIC_FIRST + (register >> 4);
+                let effect = self.x2apic_write(msr, value.into(), clocks);
+                effect.unwrap_or(Effect::None)
+            }
+            ApicMode::Disabled => Effect::None,
+        }
+    }
+
     /// A read in the register page at `offset` (below 4096). All ones if the page is not decoded in this mode.
     /// Narrow reads see their part of the register; the twelve bytes above a register read as zero.
     pub fn mmio_read(&mut self, offset: u32, width: Width, clocks: Clocks) -> u64 {
@@ -40,6 +116,7 @@ impl Vlapic {
         if self.mode() != ApicMode::XApic || offset & 0xf > 3 {
             return Effect::None;
         }
+        self.changed = true;
         let register = offset & 0xff0;
         let shift = (offset & 3) * 8;
         let mask = (width.mask() << shift) as u32;
@@ -113,6 +190,7 @@ impl Vlapic {
     /// WRMSR in 0x800..=0x8ff. Reserved bits and read-only or missing registers are #GP.
     pub fn x2apic_write(&mut self, msr: u32, value: u64, clocks: Clocks) -> Result<Effect, Gp> {
         let register = self.x2apic_register(msr)?;
+        self.changed = true;
         if register == reg::ICR_LOW {
             if value as u32 & !Icr::LOW_MASK != 0 {
                 return Err(Gp);

@@ -70,7 +70,8 @@ fn check(c: &CreateDomain17, most: Limits) -> core::result::Result<DomainConfig,
     need(c.iommu_opts == 0 && c.vmtrace_size == 0, Errno::EINVAL)?;
     need(c.altp2m_opts & !ALTP2M_MODE == 0, Errno::EINVAL)?;
     need(c.altp2m_opts == 0, Errno::EINVAL)?;
-    need(c.arch.misc_flags & !misc::MSR_RELAXED == 0, Errno::EINVAL)?;
+    let options = misc::MSR_RELAXED | misc::NO_ASSISTED_XAPIC | misc::NO_ASSISTED_X2APIC;
+    need(c.arch.misc_flags & !options == 0, Errno::EINVAL)?;
     let grants = grant_limits(c, most)?;
     // The other selections are for HVM and for a PVH dom0.
     need(c.arch.emulation_flags == emu::LAPIC, Errno::EOPNOTSUPP)?;

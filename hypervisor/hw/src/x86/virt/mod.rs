@@ -15,10 +15,14 @@ mod vmx;
 use alloc::sync::Arc;
 
 use x86_model::Gprs;
+use x86_model::apic::ApicMode;
 use x86_model::virt::choice::{self, Extension};
 
 use super::cpu::percpu::PerCpu;
-use crate::machine::{ApicVectors, Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup};
+use crate::machine::{
+    ApicAssist, ApicAssists, ApicVectors, Event, Exit, GuestContext, PagingState, SystemState,
+    VcpuSetup,
+};
 use crate::mem::Stage2;
 use crate::mem::stage2::Format;
 use crate::posted::PostTarget;
@@ -41,10 +45,21 @@ pub enum Backend {
     Vmx,
 }
 
+/// What the processor may do for guests' local APICs, where it can (`apicv=`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Assist {
+    /// Handle xAPIC mode.
+    pub xapic: bool,
+    /// Handle x2APIC mode.
+    pub x2apic: bool,
+    /// Let guests read registers.
+    pub registers: bool,
+    /// Deliver interrupts.
+    pub delivery: bool,
+}
+
 /// Finds the backend, or says why there is none, in words for the administrator. The answer is kept for [`Backend::new_vcpu`].
-///
-/// `assist`: the processor may handle guests' interrupts itself (`apicv=`).
-pub fn detect(assist: bool) -> Result<Backend, &'static str> {
+pub fn detect(assist: Assist) -> Result<Backend, &'static str> {
     let built = choice::Built {
         domains: cfg!(CONFIG_HVM),
         amd: cfg!(CONFIG_AMD),
@@ -125,13 +140,13 @@ impl Backend {
         }
     }
 
-    /// Whether a guest with its APIC in x2APIC mode handles its interrupts without exits.
-    pub fn assists_x2apic(self) -> bool {
+    /// What is done for virtual local APICs.
+    pub fn apic_assists(self) -> ApicAssists {
         match self {
             #[cfg(CONFIG_AMD)]
-            Backend::Svm => false,
+            Backend::Svm => ApicAssists::default(),
             #[cfg(CONFIG_INTEL)]
-            Backend::Vmx => vmx::delivers(),
+            Backend::Vmx => vmx::apic_assists(),
         }
     }
 
@@ -222,8 +237,8 @@ delegate! {
     tpr(&, last: u8) -> u8;
     set_tpr(&mut, tpr: u8);
     watch_tpr(&mut, class: u8);
-    can_deliver(&) -> bool;
-    set_delivery(&mut, on: bool);
+    set_apic_mode(&mut, mode: ApicMode, enabled: bool) -> ApicAssist;
+    put_registers(&mut, registers: &[(u32, u32)]);
     put_vectors(&mut, vectors: &ApicVectors);
     vectors(&) -> ApicVectors;
     post_target(&) -> Option<Arc<PostTarget>>;

@@ -67,6 +67,19 @@ pub struct ApicFeatures {
     pub posted: bool,
 }
 
+impl ApicFeatures {
+    /// What both have.
+    pub const fn and(self, other: Self) -> Self {
+        ApicFeatures {
+            accesses: self.accesses && other.accesses,
+            x2apic: self.x2apic && other.x2apic,
+            registers: self.registers && other.registers,
+            delivery: self.delivery && other.delivery,
+            posted: self.posted && other.posted,
+        }
+    }
+}
+
 const PIN: u32 = pin::EXTERNAL_INTERRUPT | pin::NMI | pin::VIRTUAL_NMIS;
 const PRIMARY: u32 = primary::TSC_OFFSET
     | primary::HLT

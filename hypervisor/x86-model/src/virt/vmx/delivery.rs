@@ -1,5 +1,5 @@
-//! Virtual-interrupt delivery (SDM vol. 3, chapter 31): which features are on in which mode of the guest's APIC, what of its
-//! MSRs then needs no exit, and how sets of vectors lie in the virtual APIC page.
+//! APIC virtualization (SDM vol. 3, chapter 31): which features are on in which mode of the guest's APIC, what of its MSRs then
+//! needs no exit, how exits by its page are told, and how sets of vectors lie in the virtual APIC page.
 
 use super::capability::ApicFeatures;
 use super::control::secondary;
@@ -8,11 +8,21 @@ use crate::apic::ApicMode;
 
 /// First x2APIC MSR.
 const X2APIC: u32 = 0x800;
-/// MSRs that the guest reads without an exit: task priority, and the in-service, trigger-mode and request registers, which the
-/// CPU keeps itself. The others change only by writes that exit, or count time.
-const READ: [(u32, u32); 2] = [(0x808, 0x808), (0x810, 0x827)];
-/// MSRs that it writes without an exit: task priority and end of interrupt.
-const WRITTEN: [u32; 2] = [0x808, 0x80b];
+const TPR_MSR: u32 = 0x808;
+const EOI_MSR: u32 = 0x80b;
+const SELF_IPI_MSR: u32 = 0x83f;
+/// MSRs that the guest reads without an exit where the CPU keeps the registers: ID and version, LDR, SVR, the in-service,
+/// trigger-mode and request registers with ESR, ICR, LVT entries with the timer's start value, its divider. Not those that
+/// count time or follow from others, nor those that do not exist.
+const READ: [(u32, u32); 7] = [
+    (0x802, 0x803),
+    (0x80d, 0x80d),
+    (0x80f, 0x80f),
+    (0x810, 0x828),
+    (0x830, 0x830),
+    (0x832, 0x838),
+    (0x83e, 0x83e),
+];
 
 /// Offset of the task priority in the page.
 pub const TPR: usize = 0x80;
@@ -25,24 +35,81 @@ pub const IRR: usize = 0x200;
 /// Bytes from one register of 32 vectors to the next.
 pub const STRIDE: usize = 0x10;
 
-/// Secondary controls for an APIC in `mode`; 0 where it is left to the software.
+/// All bits of [`controls`].
+pub const CONTROLS: u32 = secondary::APIC_ACCESSES
+    | secondary::X2APIC
+    | secondary::APIC_REGISTERS
+    | secondary::INTERRUPT_DELIVERY;
+
+/// Secondary controls for an APIC in `mode`.
 ///
-/// In xAPIC mode it always is: without them the page is not mapped, and its accesses are emulated.
+/// Where there is an APIC-access page ([`ApicFeatures::accesses`]) the guest's second-stage tables map it, in all modes and for
+/// all vCPUs of the domain; so its accesses exit even if the APIC is off, and it is plain memory to a vCPU only while the CPU
+/// handles x2APIC mode, which excludes the other (SDM vol. 3, 28.2.1.1).
 pub const fn controls(features: ApicFeatures, mode: ApicMode) -> u32 {
-    let complete = features.x2apic && features.registers && features.delivery;
-    match mode {
-        ApicMode::X2Apic if complete => {
-            secondary::X2APIC | secondary::APIC_REGISTERS | secondary::INTERRUPT_DELIVERY
-        }
-        _ => 0,
+    let page = if features.accesses {
+        secondary::APIC_ACCESSES
+    } else {
+        0
+    };
+    let assisted = match mode {
+        ApicMode::XApic if features.accesses => page,
+        ApicMode::X2Apic if features.x2apic => secondary::X2APIC,
+        _ => return page,
+    };
+    let registers = if features.registers {
+        secondary::APIC_REGISTERS
+    } else {
+        0
+    };
+    let delivery = if features.delivery {
+        secondary::INTERRUPT_DELIVERY
+    } else {
+        0
+    };
+    assisted | registers | delivery
+}
+
+/// Opens those of the APIC's MSRs that need no exit under these secondary controls, and closes the others. `self_ipi`: that
+/// register is among them, where the CPU delivers.
+pub fn set_bitmap(map: &mut [u8; msr_bitmap::SIZE], controls: u32, self_ipi: bool) {
+    let x2apic = controls & secondary::X2APIC != 0;
+    let registers = x2apic && controls & secondary::APIC_REGISTERS != 0;
+    let delivery = x2apic && controls & secondary::INTERRUPT_DELIVERY != 0;
+    for msr in X2APIC..=X2APIC + 0xff {
+        let kept = registers && READ.iter().any(|&(a, b)| a <= msr && msr <= b);
+        let (read, write) = match msr {
+            TPR_MSR => (x2apic, x2apic),
+            EOI_MSR => (false, delivery),
+            SELF_IPI_MSR => (false, delivery && self_ipi),
+            _ => (kept, false),
+        };
+        msr_bitmap::set(map, msr, read, write);
     }
 }
 
-/// Opens (`on`) or closes the MSRs of the APIC.
-pub fn set_bitmap(map: &mut [u8; msr_bitmap::SIZE], on: bool) {
-    for msr in X2APIC..=X2APIC + 0xff {
-        let read = on && READ.iter().any(|&(a, b)| a <= msr && msr <= b);
-        msr_bitmap::set(map, msr, read, on && WRITTEN.contains(&msr));
+/// An access to the APIC-access page that the CPU did not handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageAccess {
+    /// Offset in the page.
+    pub offset: u16,
+    /// A write.
+    pub write: bool,
+    /// An instruction fetch.
+    pub fetch: bool,
+    /// Not by an instruction's operand: by the walk of page tables, or (with a stack or descriptor table there) by the
+    /// delivery of an event.
+    pub indirect: bool,
+}
+
+/// From an exit's qualification (SDM vol. 3, table 29-6).
+pub const fn page_access(qualification: u64) -> PageAccess {
+    let kind = qualification >> 12 & 15;
+    PageAccess {
+        offset: (qualification & 0xfff) as u16,
+        write: kind == 1,
+        fetch: kind == 2,
+        indirect: kind > 2,
     }
 }
 
@@ -163,61 +230,134 @@ mod tests {
 
     #[test]
     fn controls_by_mode_and_features() {
-        let on = secondary::X2APIC | secondary::APIC_REGISTERS | secondary::INTERRUPT_DELIVERY;
-        assert_eq!(controls(ALL, ApicMode::X2Apic), on);
-        for mode in [ApicMode::Disabled, ApicMode::XApic] {
-            assert_eq!(controls(ALL, mode), 0);
+        use ApicMode::{Disabled, X2Apic, XApic};
+        const PAGE: u32 = secondary::APIC_ACCESSES;
+        const X2: u32 = secondary::X2APIC;
+        const REGS: u32 = secondary::APIC_REGISTERS;
+        const VID: u32 = secondary::INTERRUPT_DELIVERY;
+        let f = |accesses, x2apic, registers, delivery| ApicFeatures {
+            accesses,
+            x2apic,
+            registers,
+            delivery,
+            posted: true,
+        };
+        // Features; then the controls when off, in xAPIC and in x2APIC mode.
+        let table = [
+            (f(false, false, false, false), [0, 0, 0]),
+            // Without the page or the mode the rest has nothing to act on.
+            (f(false, false, true, true), [0, 0, 0]),
+            (f(true, false, false, false), [PAGE, PAGE, PAGE]),
+            (f(true, false, true, true), [PAGE, PAGE | REGS | VID, PAGE]),
+            (f(false, true, false, false), [0, 0, X2]),
+            (f(false, true, true, true), [0, 0, X2 | REGS | VID]),
+            (f(true, true, false, false), [PAGE, PAGE, X2]),
+            (f(true, true, true, false), [PAGE, PAGE | REGS, X2 | REGS]),
+            (f(true, true, false, true), [PAGE, PAGE | VID, X2 | VID]),
+            (ALL, [PAGE, PAGE | REGS | VID, X2 | REGS | VID]),
+        ];
+        for (features, expected) in table {
+            let found = [Disabled, XApic, X2Apic].map(|mode| controls(features, mode));
+            assert_eq!(found, expected, "{features:?}");
         }
-        for part in [
-            ApicFeatures {
-                x2apic: false,
-                ..ALL
-            },
-            ApicFeatures {
-                registers: false,
-                ..ALL
-            },
-            ApicFeatures {
-                delivery: false,
-                ..ALL
-            },
-        ] {
-            assert_eq!(controls(part, ApicMode::X2Apic), 0);
+    }
+
+    /// What entries check (SDM vol. 3, 28.2.1.1), for every set of features; TPR shadow and interrupt exits are always on.
+    #[test]
+    fn no_controls_that_entries_refuse() {
+        for bits in 0..32u8 {
+            let has = |n: u8| bits >> n & 1 != 0;
+            let features = ApicFeatures {
+                accesses: has(0),
+                x2apic: has(1),
+                registers: has(2),
+                delivery: has(3),
+                posted: has(4),
+            };
+            for mode in [ApicMode::Disabled, ApicMode::XApic, ApicMode::X2Apic] {
+                let c = controls(features, mode);
+                let both = secondary::X2APIC | secondary::APIC_ACCESSES;
+                assert_ne!(c & both, both);
+                assert_eq!(c & !CONTROLS, 0);
+                // Nothing that the CPU does not have.
+                assert!(has(0) || c & secondary::APIC_ACCESSES == 0);
+                assert!(has(1) || c & secondary::X2APIC == 0);
+                assert!(has(2) || c & secondary::APIC_REGISTERS == 0);
+                assert!(has(3) || c & secondary::INTERRUPT_DELIVERY == 0);
+                // The page never is plain memory but while the CPU handles x2APIC mode.
+                assert!(!has(0) || c & both != 0);
+            }
         }
     }
 
     #[test]
     fn bitmap_by_register() {
-        let mut map = [0xff; msr_bitmap::SIZE];
+        const REGS: u32 = secondary::APIC_REGISTERS;
+        const VID: u32 = secondary::INTERRUPT_DELIVERY;
         let exits = |map: &[u8; msr_bitmap::SIZE], msr: u32| {
             let (byte, bit) = msr_bitmap::position(msr).unwrap();
-            (
-                map[byte] >> bit & 1 != 0,
-                map[byte + msr_bitmap::SIZE / 2] >> bit & 1 != 0,
-            )
+            let exit = |byte: usize| map[byte] >> bit & 1 != 0;
+            (exit(byte), exit(byte + msr_bitmap::SIZE / 2))
         };
-        set_bitmap(&mut map, true);
-        // (MSR, reads exit, writes exit): ID, TPR, PPR, EOI, LDR, ISR0, TMR7, IRR7, ESR, ICR, timer count, self IPI.
+        let open = |map: &[u8; msr_bitmap::SIZE]| map.iter().map(|b| b.count_zeros()).sum::<u32>();
+        let mut map = [0xff; msr_bitmap::SIZE];
+        set_bitmap(&mut map, secondary::X2APIC | REGS | VID, true);
+        // (MSR, reads exit, writes exit).
         for (msr, read, write) in [
-            (0x802, true, true),
+            (0x802, false, true),
+            (0x804, true, true),
             (0x808, false, false),
             (0x80a, true, true),
             (0x80b, true, false),
-            (0x80d, true, true),
+            (0x80d, false, true),
+            (0x80e, true, true),
+            (0x80f, false, true),
             (0x810, false, true),
-            (0x81f, false, true),
             (0x827, false, true),
-            (0x828, true, true),
-            (0x830, true, true),
+            (0x828, false, true),
+            (0x829, true, true),
+            (0x82f, true, true),
+            (0x830, false, true),
+            (0x831, true, true),
+            (0x838, false, true),
             (0x839, true, true),
-            (0x83f, true, true),
+            (0x83e, false, true),
+            (0x83f, true, false),
+            (0x8ff, true, true),
         ] {
             assert_eq!(exits(&map, msr), (read, write), "{msr:#x}");
         }
-        let open: u32 = map.iter().map(|b| b.count_zeros()).sum();
-        assert_eq!(open, 1 + 24 + 2);
-        set_bitmap(&mut map, false);
-        assert_eq!(map, [0xff; msr_bitmap::SIZE]);
+        let reads = 1 + 2 + 1 + 1 + 25 + 1 + 7 + 1;
+        assert_eq!(open(&map), reads + 3);
+        // Fewer controls, fewer open; other MSRs are left alone.
+        for (controls, self_ipi, expected) in [
+            (secondary::X2APIC | REGS | VID, false, reads + 2),
+            (secondary::X2APIC | REGS, true, reads + 1),
+            (secondary::X2APIC | VID, true, 1 + 3),
+            (secondary::X2APIC, true, 2),
+            (secondary::APIC_ACCESSES | REGS | VID, true, 0),
+            (0, true, 0),
+        ] {
+            set_bitmap(&mut map, controls, self_ipi);
+            assert_eq!(open(&map), expected, "{controls:#x}");
+        }
+    }
+
+    #[test]
+    fn accesses_to_the_page() {
+        let access = |offset, write, fetch, indirect| PageAccess {
+            offset,
+            write,
+            fetch,
+            indirect,
+        };
+        assert_eq!(page_access(0x00b0), access(0xb0, false, false, false));
+        assert_eq!(page_access(0x1300), access(0x300, true, false, false));
+        assert_eq!(page_access(0x2fff), access(0xfff, false, true, false));
+        for kind in [3, 10, 15] {
+            let expected = access(0x20, false, false, true);
+            assert_eq!(page_access(kind << 12 | 0x20), expected);
+        }
     }
 
     #[test]

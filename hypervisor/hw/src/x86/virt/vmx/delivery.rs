@@ -1,9 +1,11 @@
-//! Interrupts that the CPU delivers itself. The virtual APIC above stays the master: before each entry it gives its vectors,
-//! after each exit it takes them back; in between they are the CPU's, in the virtual APIC page.
+//! What the CPU does for the virtual APIC: registers that the guest reads and writes without an exit, interrupts that the CPU
+//! delivers. The virtual APIC above stays the master: before each entry it gives its vectors, after each exit it takes them
+//! back; in between they are the CPU's, in the virtual APIC page.
 
 use core::sync::atomic::Ordering;
 
-use x86_model::apic::ApicMode;
+use x86_model::apic::{ApicMode, reg};
+use x86_model::virt::vmx::capability::ApicFeatures;
 use x86_model::virt::vmx::control::secondary;
 use x86_model::virt::vmx::delivery::{self, Set, Shown};
 use x86_model::virt::vmx::field::*;
@@ -12,13 +14,15 @@ use super::CONTROLS;
 use super::instr::write;
 use super::vcpu::VmxVcpu;
 use super::vmcs::OwnedVmcs;
-use crate::machine::{ApicVectors, Exit};
+use crate::machine::{ApicAssist, ApicVectors, Exit};
 
 /// What is known about a vCPU's interrupts.
 #[derive(Default)]
 pub struct Delivery {
     /// The CPU delivers them.
     pub on: bool,
+    /// The guest reads the virtual APIC page.
+    pub readable: bool,
     /// The APIC's, as of the last `put_vectors` or exit.
     pub vectors: ApicVectors,
     /// What the CPU was shown of them at the last entry.
@@ -28,35 +32,65 @@ pub struct Delivery {
 }
 
 impl VmxVcpu {
-    /// Turns delivery by the CPU on or off; the structure is current.
-    pub(super) fn switch_delivery(&mut self, on: bool) {
-        let Some((controls, bitmap)) = CONTROLS.get().zip(OwnedVmcs::msr_bitmap(on)) else {
-            return;
+    /// Sets the controls for an APIC in this mode; the structure is current.
+    pub(super) fn switch_apic(&mut self, mode: ApicMode, enabled: bool) -> ApicAssist {
+        let features = ApicFeatures {
+            delivery: self.apic.delivery && enabled,
+            ..self.apic
         };
-        let mode = if on {
-            ApicMode::X2Apic
-        } else {
-            ApicMode::Disabled
+        let bits = delivery::controls(features, mode);
+        let Some((controls, bitmap)) = CONTROLS.get().zip(OwnedVmcs::msr_bitmap(bits)) else {
+            return ApicAssist::default();
         };
-        const ALL: u32 =
-            secondary::X2APIC | secondary::APIC_REGISTERS | secondary::INTERRUPT_DELIVERY;
-        let bits = delivery::controls(controls.apic, mode);
         // SAFETY: what the guest reads and writes without an exit is in its own virtual APIC page; its second-stage
-        // translation and the exits of physical interrupts stay.
+        // translation and the exits of physical interrupts stay. The APIC-access page is set if its control is.
         unsafe {
-            write(SECONDARY_CONTROLS, controls.secondary & !ALL | bits);
+            write(
+                SECONDARY_CONTROLS,
+                controls.secondary & !delivery::CONTROLS | bits,
+            );
             write(MSR_BITMAP, bitmap.0);
         }
+        // The CPU may have kept with a translation whether it leads to the APIC-access page.
+        self.drop_translations();
+        let has = |bit| bits & bit != 0;
+        let assist = ApicAssist {
+            registers: has(secondary::APIC_REGISTERS),
+            delivery: has(secondary::INTERRUPT_DELIVERY),
+        };
         self.delivery = Delivery {
-            on: bits != 0,
+            on: assist.delivery,
+            readable: assist.registers || assist.delivery,
             ..Delivery::default()
         };
+        assist
     }
 
-    /// Shows the CPU what it shall deliver from the coming entry on.
+    /// Puts registers into the virtual APIC page.
+    pub(super) fn fill_page(&mut self, registers: &[(u32, u32)]) {
+        for &(offset, value) in registers {
+            let place = self.vmcs().apic_register(offset as usize);
+            place.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// The guest wrote the register at `offset`; the page has its value.
+    pub(super) fn written(&self, offset: u64) -> Exit {
+        let register = (offset & 0xff0) as u16;
+        let read = |at| self.vmcs().apic_register(at).load(Ordering::Relaxed);
+        Exit::ApicWrite {
+            register,
+            value: read(register.into()),
+            destination: read(reg::ICR_HIGH as usize),
+        }
+    }
+
+    /// Shows the CPU what it shall deliver from the coming entry on, and the guest what it may read.
     pub(super) fn arm_delivery(&mut self) {
         let ApicVectors { irr, isr, tmr, tpr } = self.delivery.vectors;
-        let shown = if self.on_bochs() {
+        let shown = if !self.delivery.on {
+            delivery::show(irr, [0; 4])
+        } else if self.on_bochs() {
             let ready = !self.occupied() && self.open();
             delivery::show_one(irr, &isr, tmr, tpr, ready)
         } else {
@@ -70,9 +104,12 @@ impl VmxVcpu {
         for (offset, set) in sets {
             for n in 0..8 {
                 let register = delivery::register(set, n);
-                let place = self.vmcs().apic_register(offset, n);
+                let place = self.vmcs().apic_register(offset + n * delivery::STRIDE);
                 place.store(register, Ordering::Relaxed);
             }
+        }
+        if !self.delivery.on {
+            return;
         }
         self.vmcs().set_tpr(tpr);
         // SAFETY: vectors of the guest's own interrupts.
@@ -97,7 +134,10 @@ impl VmxVcpu {
     /// Takes back what the CPU has not delivered, and what it has.
     pub(super) fn settle_delivery(&mut self) {
         let read = |offset| {
-            delivery::collect(|n| self.vmcs().apic_register(offset, n).load(Ordering::Relaxed))
+            delivery::collect(|n| {
+                let at = offset + n * delivery::STRIDE;
+                self.vmcs().apic_register(at).load(Ordering::Relaxed)
+            })
         };
         let (requested, isr) = (read(delivery::IRR), read(delivery::ISR));
         let held = self.delivery.shown.held;

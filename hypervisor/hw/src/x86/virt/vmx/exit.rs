@@ -4,10 +4,11 @@
 use core::arch::asm;
 
 use x86_model::Gpa;
+use x86_model::apic::DEFAULT_BASE;
 use x86_model::virt::vmx::error::Failure;
 use x86_model::virt::vmx::exit::{self as reason, ControlRegister};
 use x86_model::virt::vmx::field::*;
-use x86_model::virt::vmx::{cr0, ept, event};
+use x86_model::virt::vmx::{cr0, delivery, ept, event};
 
 use super::instr::{read, write};
 use super::vcpu::VmxVcpu;
@@ -94,6 +95,16 @@ impl VmxVcpu {
                     string: port.string,
                     rep: port.rep,
                     next_rip: read(GUEST_RIP).wrapping_add(length().into()),
+                })
+            }
+            reason::APIC_WRITE => self.written(read(EXIT_QUALIFICATION)),
+            reason::APIC_ACCESS => {
+                let access = delivery::page_access(read(EXIT_QUALIFICATION));
+                Exit::Stage2(Stage2Fault {
+                    gpa: Gpa(DEFAULT_BASE + u64::from(access.offset)),
+                    write: access.write,
+                    fetch: access.fetch,
+                    walk: access.indirect,
                 })
             }
             reason::HLT => Exit::Hlt { len: length() },

@@ -8,6 +8,7 @@
 mod cpu;
 mod delivery;
 mod entry;
+mod events;
 mod exit;
 mod instr;
 mod registers;
@@ -16,15 +17,13 @@ mod translation;
 mod vcpu;
 mod vmcs;
 
-use core::sync::atomic::{AtomicBool, Ordering};
-
 use spin::Once;
-use x86_model::apic::ApicMode;
 use x86_model::regs::msr;
-use x86_model::virt::vmx::capability::Controls;
-use x86_model::virt::vmx::delivery as delivery_model;
+use x86_model::virt::vmx::capability::{ApicFeatures, Controls};
 use x86_model::virt::vmx::{FEATURE_LOCKED, FEATURE_VMXON};
 
+use super::Assist;
+use crate::machine::ApicAssists;
 use crate::x86::asm::{cpuid, rdmsr};
 
 pub use cpu::{disable_this_cpu, enable_this_cpu, prepare};
@@ -33,19 +32,38 @@ pub use vcpu::VmxVcpu;
 /// What guests run with; taken from the boot CPU.
 static CONTROLS: Once<Controls> = Once::new();
 /// `apicv=`
-static ASSIST: AtomicBool = AtomicBool::new(true);
+static ASSIST: Once<Assist> = Once::new();
 
 /// Whether this machine can run guests; if not, why.
-pub fn detect(assist: bool) -> Result<(), &'static str> {
-    ASSIST.store(assist, Ordering::Relaxed);
+pub fn detect(assist: Assist) -> Result<(), &'static str> {
+    ASSIST.call_once(|| assist);
     CONTROLS.try_call_once(probe).map(|_| ())
 }
 
-/// Whether the CPU delivers the interrupts of guests whose APIC is in x2APIC mode.
-pub fn delivers() -> bool {
-    let controls = CONTROLS.get();
-    ASSIST.load(Ordering::Relaxed)
-        && controls.is_some_and(|c| delivery_model::controls(c.apic, ApicMode::X2Apic) != 0)
+/// What is used of the CPU's APIC features.
+pub fn apic_features() -> ApicFeatures {
+    let assist = ASSIST.get().copied().unwrap_or_default();
+    let allowed = ApicFeatures {
+        accesses: assist.xapic,
+        x2apic: assist.x2apic,
+        registers: assist.registers,
+        delivery: assist.delivery,
+        posted: true,
+    };
+    CONTROLS
+        .get()
+        .map_or(ApicFeatures::default(), |c| c.apic.and(allowed))
+}
+
+/// The same in neutral words.
+pub fn apic_assists() -> ApicAssists {
+    let f = apic_features();
+    ApicAssists {
+        any: f.accesses || f.x2apic,
+        page: f.accesses,
+        xapic: f.accesses && f.registers,
+        x2apic: f.x2apic && f.registers && f.delivery,
+    }
 }
 
 /// Order of the largest page that EPT has here.
@@ -72,11 +90,15 @@ pub fn describe() -> alloc::string::String {
     let Some(c) = CONTROLS.get() else {
         return alloc::string::String::from("none");
     };
+    let f = apic_features();
     let mut line = alloc::string::String::from("Intel VT-x, EPT, unrestricted guest");
     for (have, name) in [
         (c.tagged(), "VPID"),
         (c.ept.largest_order() >= 18, "1 GiB pages"),
-        (delivers(), "virtual-interrupt delivery in x2APIC mode"),
+        (f.accesses, "APIC page"),
+        (f.x2apic, "x2APIC MSRs"),
+        (f.registers, "APIC registers"),
+        (f.delivery, "virtual-interrupt delivery"),
     ] {
         if have {
             // Writing to a string cannot fail.

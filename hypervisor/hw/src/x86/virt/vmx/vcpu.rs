@@ -2,10 +2,12 @@
 
 use core::cell::Cell;
 
+use x86_model::apic::ApicMode;
 use x86_model::regs::cr;
 use x86_model::virt::svm::AsidTag;
+use x86_model::virt::vmx::capability::ApicFeatures;
 use x86_model::virt::vmx::control::{pin, primary};
-use x86_model::virt::vmx::event::{self, Redelivery};
+use x86_model::virt::vmx::event;
 use x86_model::virt::vmx::exit::ENTRY_FAILED;
 use x86_model::virt::vmx::field::*;
 use x86_model::{Gpr, Gprs, Hpa, Mfn};
@@ -16,7 +18,9 @@ use super::instr::{read, write};
 use super::registers::Resident;
 use super::vmcs::{OwnedVmcs, write_host_state};
 use super::{CONTROLS, entry, state};
-use crate::machine::{ApicVectors, Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup};
+use crate::machine::{
+    ApicAssist, ApicVectors, Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup,
+};
 use crate::mem::Stage2;
 use crate::x86::cpu::percpu;
 use crate::x86::virt::fpu::Switched;
@@ -52,16 +56,18 @@ pub struct VmxVcpu {
     /// the structure has them.
     pin: [u32; 2],
     pin_written: u32,
+    /// APIC features that this vCPU may have.
+    pub(super) apic: ApicFeatures,
     pub(super) delivery: Delivery,
     /// What the next entry injects; 0 if nothing. With its error code.
-    event: u32,
-    error_code: u32,
+    pub(super) event: u32,
+    pub(super) error_code: u32,
     /// An interrupt that the guest cannot take yet.
-    pending: Option<u8>,
+    pub(super) pending: Option<u8>,
     /// The guest's NMI mask, or a shadow, held an NMI back.
-    nmi_waits: bool,
+    pub(super) nmi_waits: bool,
     /// The interrupt window was asked for.
-    window: bool,
+    pub(super) window: bool,
     /// The class below which a lower task priority exits, or 0; and the threshold that the structure has.
     pub(super) tpr_watch: u8,
     threshold: u8,
@@ -100,6 +106,13 @@ impl VmxVcpu {
             bochs,
             pin: [controls.pin, pin_timed],
             pin_written: controls.pin,
+            apic: super::apic_features().and(ApicFeatures {
+                accesses: setup.apic_page.is_some(),
+                x2apic: setup.assist_x2apic,
+                registers: true,
+                delivery: true,
+                posted: true,
+            }),
             delivery: Delivery::default(),
             event: 0,
             error_code: 0,
@@ -168,7 +181,7 @@ impl VmxVcpu {
             self.pending = None;
         }
         let mut primary = self.primary;
-        if self.delivery.on {
+        if self.delivery.readable {
             self.arm_delivery();
         }
         if self.window || self.pending.is_some() || self.delivery_waits() {
@@ -216,93 +229,6 @@ impl VmxVcpu {
                 write(GUEST_PREEMPTION_TIMER, TIMER_START);
             }
         }
-    }
-
-    /// Takes in what became of an interrupted delivery.
-    #[inline]
-    fn settle_events(&mut self) {
-        let vectoring = read(VECTORING_EVENT);
-        self.event = 0;
-        if vectoring & event::VALID != 0 {
-            self.deliver_again(vectoring);
-        }
-    }
-
-    #[cold]
-    fn deliver_again(&mut self, vectoring: u32) {
-        match event::redeliver(vectoring) {
-            Redelivery::Nothing => {}
-            Redelivery::Inject(event) => {
-                self.event = event;
-                self.error_code = read(VECTORING_ERROR_CODE);
-            }
-            Redelivery::Nmi => {
-                self.event = event::nmi();
-                self.set_nmi_mask(false);
-            }
-        }
-    }
-
-    /// Sets or ends the guest's NMI mask.
-    pub(super) fn set_nmi_mask(&mut self, on: bool) {
-        let now = read(GUEST_INTERRUPTIBILITY) & !event::BLOCKED_BY_NMI;
-        let mask = if on { event::BLOCKED_BY_NMI } else { 0 };
-        // SAFETY: guest state.
-        unsafe { write(GUEST_INTERRUPTIBILITY, now | mask) };
-    }
-
-    /// Makes an exception the next event. It takes the place of an event whose delivery raised it, as on hardware, and ends
-    /// a shadow.
-    pub(super) fn put_back(&mut self, event: u32, error_code: u32) {
-        self.event = event;
-        self.error_code = error_code;
-        self.end_shadow();
-    }
-
-    fn end_shadow(&mut self) {
-        let now = read(GUEST_INTERRUPTIBILITY);
-        if now & event::SHADOW != 0 {
-            // SAFETY: guest state.
-            unsafe { write(GUEST_INTERRUPTIBILITY, now & !event::SHADOW) };
-        }
-    }
-
-    /// The interrupt window opened. `None` if it was only for an interrupt that waits here.
-    pub(super) fn window_opened(&mut self) -> Option<Exit> {
-        if self.pending.is_some() || self.delivery_waits() && !self.window {
-            return None;
-        }
-        self.window = false;
-        Some(Exit::InterruptWindow)
-    }
-
-    /// The NMI window opened.
-    pub(super) fn nmi_window_opened(&mut self) -> Exit {
-        self.nmi_waits = false;
-        Exit::InterruptWindow
-    }
-
-    /// Moves past an instruction that was executed here.
-    pub(super) fn skip(&mut self) {
-        let rip = read(GUEST_RIP).wrapping_add(read(EXIT_LENGTH).into());
-        self.move_to(rip);
-    }
-
-    /// Also ends RFLAGS.RF and, for a guest that single-steps, raises the trap that the skipped instruction owes.
-    fn move_to(&mut self, rip: u64) {
-        let rflags = read(GUEST_RFLAGS);
-        // SAFETY: guest state.
-        unsafe {
-            write(GUEST_RIP, rip);
-            if rflags & (cr::RFLAGS_RF | cr::RFLAGS_TF) != 0 {
-                write(GUEST_RFLAGS, rflags & !cr::RFLAGS_RF);
-                if rflags & cr::RFLAGS_TF != 0 {
-                    let waiting = read(GUEST_PENDING_DEBUG);
-                    write(GUEST_PENDING_DEBUG, waiting | event::PENDING_STEP);
-                }
-            }
-        }
-        self.end_shadow();
     }
 }
 
@@ -554,14 +480,14 @@ impl GuestContext for VmxVcpu {
 
     #[cold]
     #[inline(never)]
-    fn can_deliver(&self) -> bool {
-        super::delivers()
+    fn set_apic_mode(&mut self, mode: ApicMode, enabled: bool) -> ApicAssist {
+        self.alone(|vcpu| vcpu.switch_apic(mode, enabled))
     }
 
     #[cold]
     #[inline(never)]
-    fn set_delivery(&mut self, on: bool) {
-        self.alone(|vcpu| vcpu.switch_delivery(on));
+    fn put_registers(&mut self, registers: &[(u32, u32)]) {
+        self.fill_page(registers);
     }
 
     #[cold]

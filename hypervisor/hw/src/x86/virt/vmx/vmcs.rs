@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use spin::Once;
 use x86_model::regs::cr;
 use x86_model::virt::vmx::capability::Controls;
+use x86_model::virt::vmx::control::secondary;
 use x86_model::virt::vmx::field::*;
 use x86_model::virt::vmx::{CR0_HOST_OWNED, CR4_GUEST_OWNED, delivery, ept, msr_bitmap};
 use x86_model::{Hpa, PAGE_SIZE};
@@ -15,6 +16,7 @@ use super::instr::write;
 use crate::machine::VcpuSetup;
 use crate::x86::asm::{rdmsr, read_cr0, read_cr3, read_cr4};
 use crate::x86::cpu::{gdt, percpu};
+use crate::x86::quirks;
 use crate::x86::virt::pages::Pages;
 
 /// Two pages: ports 0 to 0x7fff, and the others.
@@ -27,9 +29,17 @@ const EXCEPTIONS: u32 = 1 << 1 | 1 << 17 | 1 << 18;
 struct SharedMaps {
     ports: Pages,
     msrs: Pages,
-    /// With the APIC's MSRs that need no exit where the CPU delivers interrupts.
-    delivery_msrs: Pages,
+    /// With the x2APIC MSRs that need no exit under each of [`X2APIC_CONTROLS`].
+    x2apic_msrs: [Pages; 4],
 }
+
+/// What the CPU may do in x2APIC mode.
+const X2APIC_CONTROLS: [u32; 4] = [
+    secondary::X2APIC,
+    secondary::X2APIC | secondary::APIC_REGISTERS,
+    secondary::X2APIC | secondary::INTERRUPT_DELIVERY,
+    secondary::X2APIC | secondary::APIC_REGISTERS | secondary::INTERRUPT_DELIVERY,
+];
 
 static SHARED: Once<SharedMaps> = Once::new();
 
@@ -42,15 +52,20 @@ fn shared() -> Option<&'static SharedMaps> {
             for msr in msr_bitmap::DIRECT {
                 msr_bitmap::set(map, msr, true, true);
             }
-            let mut delivery_msrs = Pages::new(1, 0).ok_or(())?;
-            delivery_msrs.bytes_mut().copy_from_slice(msrs.bytes_mut());
-            if let Some(map) = delivery_msrs.bytes_mut().as_mut_array() {
-                delivery::set_bitmap(map, true);
-            }
+            let mut opened = |controls| {
+                let mut map = Pages::new(1, 0).ok_or(())?;
+                map.bytes_mut().copy_from_slice(msrs.bytes_mut());
+                let bits = map.bytes_mut().as_mut_array().ok_or(())?;
+                // On Bochs none may be requested while the guest cannot take it: see `delivery::show_one`.
+                delivery::set_bitmap(bits, controls, !quirks::bochs());
+                Ok(map)
+            };
+            let [a, b, c, d] = X2APIC_CONTROLS;
+            let x2apic_msrs = [opened(a)?, opened(b)?, opened(c)?, opened(d)?];
             Ok::<_, ()>(SharedMaps {
                 ports,
                 msrs,
-                delivery_msrs,
+                x2apic_msrs,
             })
         })
         .ok()
@@ -117,6 +132,9 @@ impl OwnedVmcs {
             write(IO_BITMAP_B, port_map.0 + PAGE_SIZE);
             write(MSR_BITMAP, shared.msrs.hpa().0);
             write(VIRTUAL_APIC, this.apic.hpa().0);
+            if let Some(page) = setup.apic_page {
+                write(APIC_ACCESS, page.hpa().0);
+            }
             write(EPT_POINTER, ept::pointer(setup.stage2_root.hpa()));
             if controls.tagged() {
                 // A tag that the first entry replaces; 0 would be refused.
@@ -147,22 +165,22 @@ impl OwnedVmcs {
         }
     }
 
-    /// Register `n` of 32 vectors from `offset` on in the virtual APIC page.
+    /// The register at `offset` in the virtual APIC page.
     #[inline]
-    pub fn apic_register(&self, offset: usize, n: usize) -> &AtomicU32 {
-        let at = (offset + n * delivery::STRIDE) & (PAGE_SIZE as usize - 4);
+    pub fn apic_register(&self, offset: usize) -> &AtomicU32 {
+        let at = offset & (PAGE_SIZE as usize - 4);
         // SAFETY: an aligned word of our own page, which the CPU changes too.
         unsafe { &*self.apic.pointer().as_ptr().add(at).cast::<AtomicU32>() }
     }
 
-    /// The MSR bitmap, with delivery by the CPU or without.
-    pub fn msr_bitmap(on: bool) -> Option<Hpa> {
+    /// The MSR bitmap for these secondary controls.
+    pub fn msr_bitmap(controls: u32) -> Option<Hpa> {
         let shared = shared()?;
-        Some(if on {
-            shared.delivery_msrs.hpa()
-        } else {
-            shared.msrs.hpa()
-        })
+        let at = X2APIC_CONTROLS
+            .iter()
+            .position(|&c| c == controls & delivery::CONTROLS);
+        let map = at.map_or(&shared.msrs, |n| &shared.x2apic_msrs[n]);
+        Some(map.hpa())
     }
 
     /// The guest's task priority.
