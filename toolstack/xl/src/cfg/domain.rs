@@ -58,6 +58,10 @@ pub struct DomainConfig {
     pub driver_domain: bool,
     /// `msr_relaxed`.
     pub msr_relaxed: bool,
+    /// `assisted_xapic`.
+    pub assisted_xapic: bool,
+    /// `assisted_x2apic`.
+    pub assisted_x2apic: bool,
     /// `oos`.
     pub oos: bool,
 }

@@ -5,6 +5,8 @@ const KNOWN: &[&str] = &[
     "acpi",
     "altp2m",
     "apic",
+    "assisted_x2apic",
+    "assisted_xapic",
     "bootloader",
     "bootloader_args",
     "builder",

@@ -94,6 +94,8 @@ pub(super) fn domain(
         no_migrate: r.flag("nomigrate")?.unwrap_or(false),
         driver_domain: r.flag("driver_domain")?.unwrap_or(false),
         msr_relaxed: r.flag("msr_relaxed")?.unwrap_or(false),
+        assisted_xapic: r.flag("assisted_xapic")?.unwrap_or(true),
+        assisted_x2apic: r.flag("assisted_x2apic")?.unwrap_or(true),
         oos: r.flag("oos")?.unwrap_or(true),
     };
     if let (Some(pos), true) = (loader_pos, config.disks.is_empty()) {

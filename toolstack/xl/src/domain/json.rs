@@ -83,10 +83,16 @@ pub fn text(c: &DomainConfig) -> Result<String> {
     if let Some(cap) = c.cap {
         sched["cap"] = cap.into();
     }
-    let relaxed = match c.msr_relaxed {
-        true => json!({ "msr_relaxed": "True" }),
-        false => json!({}),
-    };
+    let mut x86 = json!({});
+    for (key, differs, value) in [
+        ("msr_relaxed", c.msr_relaxed, "True"),
+        ("assisted_xapic", !c.assisted_xapic, "False"),
+        ("assisted_x2apic", !c.assisted_x2apic, "False"),
+    ] {
+        if differs {
+            x86[key] = value.into();
+        }
+    }
     let action = |a: crate::cfg::domain::Action| a.name().replace('-', "_");
     output::to_json(&Config {
         c_info,
@@ -111,7 +117,7 @@ pub fn text(c: &DomainConfig) -> Result<String> {
             bootloader_args: c.bootloader.iter().flat_map(|b| b.args.clone()).collect(),
             kind: json!({}),
             arch_arm: json!({}),
-            arch_x86: relaxed,
+            arch_x86: x86,
         },
         disks: c.disks.iter().map(disk).collect(),
         nics: c.vifs.iter().map(nic).collect(),

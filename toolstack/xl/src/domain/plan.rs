@@ -116,7 +116,7 @@ pub fn plan(config: &DomainConfig, host: &HostFacts, image: &Image<'_>, paused: 
             grant_version: c.limits.grant_version.map_or(best, |v| v.min(best)),
             pool: host.pool,
             emulation: emu::LAPIC,
-            misc: if c.msr_relaxed { misc::MSR_RELAXED } else { 0 },
+            misc: misc_flags(c),
         }),
         Step::Skeleton,
         Step::Vcpus(c.maxvcpus),
@@ -282,4 +282,14 @@ impl fmt::Display for Step {
             Step::Unpause => f.write_str("let it run"),
         }
     }
+}
+fn misc_flags(c: &DomainConfig) -> u32 {
+    [
+        (c.msr_relaxed, misc::MSR_RELAXED),
+        (!c.assisted_xapic, misc::NO_ASSISTED_XAPIC),
+        (!c.assisted_x2apic, misc::NO_ASSISTED_X2APIC),
+    ]
+    .into_iter()
+    .filter(|&(wanted, _)| wanted)
+    .fold(0, |flags, (_, flag)| flags | flag)
 }

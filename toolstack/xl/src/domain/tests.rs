@@ -326,6 +326,26 @@ let it run";
 }
 
 #[test]
+fn what_the_processor_may_not_do_is_said_when_the_domain_is_made() {
+    use xen_abi::domctl::misc::{NO_ASSISTED_X2APIC, NO_ASSISTED_XAPIC};
+    let kernel = Builder::small().build();
+    for (xapic, x2apic, expected) in [
+        (true, true, 0),
+        (false, true, NO_ASSISTED_XAPIC),
+        (true, false, NO_ASSISTED_X2APIC),
+    ] {
+        let mut config = config();
+        (config.assisted_xapic, config.assisted_x2apic) = (xapic, x2apic);
+        let image = image(&kernel, &config);
+        let steps = plan(&config, &facts(), &image, false);
+        let Some(Step::Create(new)) = steps.first() else {
+            panic!("{:?}", steps.first());
+        };
+        assert_eq!(new.misc, expected);
+    }
+}
+
+#[test]
 fn a_domain_is_made_as_libxl_makes_it() {
     let mut sys = Fake::new(None);
     assert_eq!(run(&mut sys).unwrap(), DomId(7));
