@@ -13,6 +13,7 @@ use counts::{Counts, Sample, parse};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use xen_abi::{DomId, Errno};
+use xen_sys::errno_of;
 use xen_sys::xen::{File, Xen};
 use xen_sys::xenstore::Client;
 
@@ -154,7 +155,7 @@ fn numbers<T: std::str::FromStr + Ord>(xen: &Xen, path: &str) -> Result<Vec<T>> 
 }
 
 fn unreadable(path: &str, error: &std::io::Error) -> Failure {
-    let is = |errno: Errno| error.raw_os_error() == Some(errno as i32);
+    let is = |errno: Errno| errno_of(error) == Some(errno as i32);
     if is(Errno::ENOSYS) {
         return Failure::new(
             "this hypervisor has no file system (hypfs); Xenolith has one if built with CONFIG_HYPFS",
