@@ -108,6 +108,7 @@ pub fn cpus(o: &Options) -> CpuOptions {
             x2apic: o.apicv.x2apic,
             registers: o.apicv.registers,
             delivery: o.apicv.delivery,
+            post: o.apicv.post,
         },
         iommu: iommu::IommuOptions {
             on: o.iommu.on,

@@ -16,16 +16,19 @@ pub struct Apicv {
     pub registers: bool,
     /// Deliver interrupts.
     pub delivery: bool,
+    /// Take what is posted to a vCPU in guest mode.
+    pub post: bool,
 }
 
 impl Apicv {
-    /// All parts alike.
+    /// All parts alike, but for posting, which is asked for by name.
     pub const fn all(on: bool) -> Self {
         Apicv {
             xapic: on,
             x2apic: on,
             registers: on,
             delivery: on,
+            post: false,
         }
     }
 
@@ -42,6 +45,7 @@ impl Apicv {
                 "x2apic" => self.x2apic = item.on,
                 "registers" => self.registers = item.on,
                 "delivery" => self.delivery = item.on,
+                "post" => self.post = item.on,
                 _ => return Ok(false),
             }
             Ok(true)

@@ -64,7 +64,7 @@ pub static OPTIONS: &[Spec] = &[
     set("ap-bringup", "= List of [ parallel | serial | delays ]", "Start application processors all at once or one by one.", ap_bringup),
     set("ap-fault", "= List of [ <APIC ID>:<deaf | hang | panic | late> ]", "Make CPUs fail to start, for tests.", ap_fault),
     set("apic_verbosity", "= verbose | debug", "More messages about local APICs and IO-APICs.", apic_verbosity),
-    set("apicv", "= List of [ <boolean> | xapic | x2apic | registers | delivery ]", "Let the processor handle guests' local APICs.", |o, a| o.apicv.parse(a)),
+    set("apicv", "= List of [ <boolean> | xapic | x2apic | registers | delivery | post ]", "Let the processor handle guests' local APICs.", |o, a| o.apicv.parse(a)),
     set("com1", "= <serial>", "The first serial port.", |o, a| o.com1.parse(a.text()?)),
     set("com2", "= <serial>", "The second serial port.", |o, a| o.com2.parse(a.text()?)),
     set("conring_size", "= <size>", "Size of the console ring.", |o, a| { o.conring_size = Some(a.size()?); Ok(()) }),

@@ -163,6 +163,8 @@ fn lists_apply_what_they_understand() {
     }
     let without = apicv("apicv=no-delivery,xapic=off");
     assert!(!without.delivery && !without.xapic && without.x2apic && without.registers);
+    let posting = apicv("apicv=post");
+    assert!(posting.post && posting.delivery && !without.post);
     assert!(!clean("iommu=verbose").iommu.intpost && clean("iommu=intpost").iommu.intpost);
     // Known to Xen, of no effect here: a reason each, and the rest of the list counts.
     for (item, why) in [

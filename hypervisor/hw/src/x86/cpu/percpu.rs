@@ -38,6 +38,8 @@ pub struct PerCpu {
     id: AtomicU32,
     /// The vector that the interrupt stub recorded; 0 when none.
     vector: AtomicU32,
+    /// The vector that an exit acknowledged; 0 when none.
+    acknowledged: AtomicU32,
     /// TSC-domain deadline that is armed in the local APIC, in ns; [`NO_DEADLINE`] when none.
     pub(in crate::x86) deadline: AtomicU64,
     apic_id: AtomicU32,
@@ -115,6 +117,7 @@ impl PerCpu {
             this: AtomicPtr::new(core::ptr::null_mut()),
             id: AtomicU32::new(NOT_UP),
             vector: AtomicU32::new(0),
+            acknowledged: AtomicU32::new(0),
             deadline: AtomicU64::new(NO_DEADLINE),
             apic_id: AtomicU32::new(NOT_UP),
             acpi_uid: AtomicU32::new(NOT_UP),
@@ -181,15 +184,24 @@ impl PerCpu {
         };
     }
 
-    /// Takes the vector that a stub recorded. For the owning CPU, with interrupts off.
+    /// Takes the vector that a stub recorded, then the one that an exit acknowledged: a stub's came after it, and is to be
+    /// ended before it. For the owning CPU, with interrupts off.
     #[inline(always)]
     pub(in crate::x86) fn take_vector(&self) -> Option<u8> {
-        let vector = self.vector.load(Ordering::Relaxed);
-        if vector == 0 {
-            return None;
+        for cell in [&self.vector, &self.acknowledged] {
+            let vector = cell.load(Ordering::Relaxed);
+            if vector != 0 {
+                cell.store(0, Ordering::Relaxed);
+                return Some(vector as u8);
+            }
         }
-        self.vector.store(0, Ordering::Relaxed);
-        Some(vector as u8)
+        None
+    }
+
+    /// An exit acknowledged this vector, which is in service now. For the owning CPU, which has taken the one before.
+    #[cfg(CONFIG_INTEL)]
+    pub(in crate::x86) fn acknowledged(&self, vector: u8) {
+        self.acknowledged.store(vector.into(), Ordering::Relaxed);
     }
 
     /// The vector that a stub recorded, left there.
@@ -200,10 +212,10 @@ impl PerCpu {
         }
     }
 
-    /// Whether a recorded vector waits.
+    /// Whether a vector waits for [`Self::take_vector`].
     #[inline(always)]
     pub(in crate::x86) fn has_vector(&self) -> bool {
-        self.vector.load(Ordering::Relaxed) != 0
+        self.vector.load(Ordering::Relaxed) | self.acknowledged.load(Ordering::Relaxed) != 0
     }
 
     /// Gives the CPU a number when it came up.

@@ -56,6 +56,8 @@ pub struct Assist {
     pub registers: bool,
     /// Deliver interrupts.
     pub delivery: bool,
+    /// Take those that are posted to a vCPU in guest mode; only with delivery.
+    pub post: bool,
 }
 
 /// Finds the backend, or says why there is none, in words for the administrator. The answer is kept for [`Backend::new_vcpu`].

@@ -2,9 +2,13 @@
 //! needs no exit, how exits by its page are told, and how sets of vectors lie in the virtual APIC page.
 
 use super::capability::ApicFeatures;
-use super::control::secondary;
+use super::control::{pin, secondary};
 use super::msr_bitmap;
 use crate::apic::ApicMode;
+
+/// First word of the requests, for Bochs: a vector that has no priority, so that it is never delivered. A notification that
+/// finds nothing posted while nothing is requested makes Bochs request vector 0xff; with this one there is always something.
+pub const NEVER_DELIVERED: u32 = 1;
 
 /// First x2APIC MSR.
 const X2APIC: u32 = 0x800;
@@ -68,6 +72,16 @@ pub const fn controls(features: ApicFeatures, mode: ApicMode) -> u32 {
         0
     };
     assisted | registers | delivery
+}
+
+/// Pin-based controls for an APIC in `mode`, in addition to the others: vectors posted in the descriptor of a vCPU in guest mode
+/// are taken by the CPU, which knows the notification by acknowledging it ([`super::control::exit::ACKNOWLEDGE`]).
+pub const fn posting(features: ApicFeatures, mode: ApicMode) -> u32 {
+    if features.posted && controls(features, mode) & secondary::INTERRUPT_DELIVERY != 0 {
+        pin::POSTED_INTERRUPTS
+    } else {
+        0
+    }
 }
 
 /// Opens those of the APIC's MSRs that need no exit under these secondary controls, and closes the others. `self_ipi`: that
@@ -226,6 +240,30 @@ mod tests {
             s[i] |= b;
         }
         s
+    }
+
+    #[test]
+    fn posting_needs_delivery() {
+        let all = ApicFeatures {
+            accesses: true,
+            x2apic: true,
+            registers: true,
+            delivery: true,
+            posted: true,
+        };
+        assert_eq!(posting(all, ApicMode::X2Apic), pin::POSTED_INTERRUPTS);
+        assert_eq!(posting(all, ApicMode::XApic), pin::POSTED_INTERRUPTS);
+        assert_eq!(posting(all, ApicMode::Disabled), 0);
+        let unposted = ApicFeatures {
+            posted: false,
+            ..all
+        };
+        let undelivered = ApicFeatures {
+            delivery: false,
+            ..all
+        };
+        assert_eq!(posting(unposted, ApicMode::X2Apic), 0);
+        assert_eq!(posting(undelivered, ApicMode::X2Apic), 0);
     }
 
     #[test]

@@ -52,6 +52,15 @@ pub const fn exception_vector(event: u32) -> Option<u8> {
     }
 }
 
+/// The vector of an external interrupt that an exit acknowledged.
+pub const fn interrupt_vector(event: u32) -> Option<u8> {
+    if event & (VALID | TYPE_MASK) == VALID | INTERRUPT {
+        Some(event as u8)
+    } else {
+        None
+    }
+}
+
 /// Whether a valid event is an NMI.
 pub const fn is_nmi(event: u32) -> bool {
     event & (VALID | TYPE_MASK) == VALID | NMI
@@ -108,6 +117,10 @@ mod tests {
         assert_eq!(exception_vector(icebp), Some(1));
         for other in [nmi(), interrupt(17), exception(17, true) & !VALID] {
             assert_eq!(exception_vector(other), None);
+        }
+        assert_eq!(interrupt_vector(interrupt(0xf2)), Some(0xf2));
+        for other in [nmi(), exception(3, false), interrupt(3) & !VALID] {
+            assert_eq!(interrupt_vector(other), None);
         }
         assert!(is_nmi(nmi()) && !is_nmi(exception(2, false)) && !is_nmi(nmi() & !VALID));
     }

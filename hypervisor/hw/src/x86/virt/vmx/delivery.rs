@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 
 use x86_model::apic::{ApicMode, reg};
 use x86_model::virt::vmx::capability::ApicFeatures;
-use x86_model::virt::vmx::control::secondary;
+use x86_model::virt::vmx::control::{pin, secondary};
 use x86_model::virt::vmx::delivery::{self, Set, Shown};
 use x86_model::virt::vmx::field::*;
 
@@ -42,9 +42,18 @@ impl VmxVcpu {
         let Some((controls, bitmap)) = CONTROLS.get().zip(OwnedVmcs::msr_bitmap(bits)) else {
             return ApicAssist::default();
         };
+        let posting = if self.target.is_some() {
+            delivery::posting(features, mode)
+        } else {
+            0
+        };
+        self.pin = self.pin.map(|p| p & !pin::POSTED_INTERRUPTS | posting);
+        self.pin_written = self.pin[0];
         // SAFETY: what the guest reads and writes without an exit is in its own virtual APIC page; its second-stage
-        // translation and the exits of physical interrupts stay. The APIC-access page is set if its control is.
+        // translation and the exits of physical interrupts stay, all but the notification's of its own descriptor, which
+        // `target` keeps. The APIC-access page is set if its control is.
         unsafe {
+            write(PIN_CONTROLS, self.pin_written);
             write(
                 SECONDARY_CONTROLS,
                 controls.secondary & !delivery::CONTROLS | bits,
@@ -101,9 +110,13 @@ impl VmxVcpu {
             (delivery::ISR, &isr),
             (delivery::TMR, &tmr),
         ];
+        let filled = self.on_bochs() && self.target.is_some();
         for (offset, set) in sets {
             for n in 0..8 {
-                let register = delivery::register(set, n);
+                let mut register = delivery::register(set, n);
+                if filled && (offset, n) == (delivery::IRR, 0) {
+                    register |= delivery::NEVER_DELIVERED;
+                }
                 let place = self.vmcs().apic_register(offset + n * delivery::STRIDE);
                 place.store(register, Ordering::Relaxed);
             }
@@ -139,7 +152,9 @@ impl VmxVcpu {
                 self.vmcs().apic_register(at).load(Ordering::Relaxed)
             })
         };
-        let (requested, isr) = (read(delivery::IRR), read(delivery::ISR));
+        let (mut requested, isr) = (read(delivery::IRR), read(delivery::ISR));
+        // None that a guest could have asked for.
+        requested[0] &= !u64::from(delivery::NEVER_DELIVERED);
         let held = self.delivery.shown.held;
         let tpr = self.vmcs().tpr();
         let v = &mut self.delivery.vectors;

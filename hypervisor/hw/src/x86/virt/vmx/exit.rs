@@ -15,6 +15,7 @@ use super::vcpu::VmxVcpu;
 use super::{entry, state};
 use crate::error;
 use crate::machine::{Exit, GuestContext, IoExit, Stage2Fault};
+use crate::x86::cpu::percpu;
 
 /// First number of [`Exit::Unsupported`] for entries that the CPU refused; the instruction error is added.
 const REFUSED: u64 = 1 << 32;
@@ -73,7 +74,12 @@ impl VmxVcpu {
                 write: why == reason::WRMSR,
                 len: length(),
             },
-            reason::INTERRUPT => Exit::Interrupt,
+            reason::INTERRUPT => {
+                if self.target.is_some() {
+                    acknowledged();
+                }
+                Exit::Interrupt
+            }
             reason::EPT_VIOLATION => {
                 let fault = ept::violation(read(EXIT_QUALIFICATION));
                 if fault.nmi_unblocked && !self.injecting() {
@@ -240,6 +246,13 @@ impl VmxVcpu {
                 self.skip();
             }
         }
+    }
+}
+
+/// The exit took an interrupt from the local APIC: it is in service, and waits to be served.
+fn acknowledged() {
+    if let Some(vector) = event::interrupt_vector(read(EXIT_EVENT)) {
+        percpu::this().acknowledged(vector);
     }
 }
 

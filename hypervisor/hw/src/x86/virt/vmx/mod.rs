@@ -48,7 +48,7 @@ pub fn apic_features() -> ApicFeatures {
         x2apic: assist.x2apic,
         registers: assist.registers,
         delivery: assist.delivery,
-        posted: true,
+        posted: assist.post,
     };
     CONTROLS
         .get()
@@ -99,6 +99,7 @@ pub fn describe() -> alloc::string::String {
         (f.x2apic, "x2APIC MSRs"),
         (f.registers, "APIC registers"),
         (f.delivery, "virtual-interrupt delivery"),
+        (f.delivery && f.posted, "posted interrupts"),
     ] {
         if have {
             // Writing to a string cannot fail.

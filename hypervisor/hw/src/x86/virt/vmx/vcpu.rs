@@ -1,5 +1,6 @@
 //! A vCPU on VT-x: its control structure, registers, and the run from entry to exit.
 
+use alloc::sync::Arc;
 use core::cell::Cell;
 
 use x86_model::apic::ApicMode;
@@ -7,6 +8,7 @@ use x86_model::regs::cr;
 use x86_model::virt::svm::AsidTag;
 use x86_model::virt::vmx::capability::ApicFeatures;
 use x86_model::virt::vmx::control::{pin, primary};
+use x86_model::virt::vmx::delivery;
 use x86_model::virt::vmx::event;
 use x86_model::virt::vmx::exit::ENTRY_FAILED;
 use x86_model::virt::vmx::field::*;
@@ -22,6 +24,7 @@ use crate::machine::{
     ApicAssist, ApicVectors, Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup,
 };
 use crate::mem::Stage2;
+use crate::posted::PostTarget;
 use crate::x86::cpu::percpu;
 use crate::x86::virt::fpu::Switched;
 use crate::x86::{asm, quirks};
@@ -54,8 +57,10 @@ pub struct VmxVcpu {
     bochs: bool,
     /// Pin-based controls in use: without and, while a guest on Bochs has interrupts off, with the preemption timer; and as
     /// the structure has them.
-    pin: [u32; 2],
-    pin_written: u32,
+    pub(super) pin: [u32; 2],
+    pub(super) pin_written: u32,
+    /// Where vectors are posted to it; exits by interrupts then acknowledge them. The structure has its address.
+    pub(super) target: Option<Arc<PostTarget>>,
     /// APIC features that this vCPU may have.
     pub(super) apic: ApicFeatures,
     pub(super) delivery: Delivery,
@@ -89,9 +94,24 @@ impl VmxVcpu {
         } else {
             controls.pin
         };
+        let apic = super::apic_features().and(ApicFeatures {
+            accesses: setup.apic_page.is_some(),
+            x2apic: setup.assist_x2apic,
+            registers: true,
+            delivery: true,
+            posted: true,
+        });
+        let target = if delivery::posting(apic, ApicMode::X2Apic) != 0
+            || delivery::posting(apic, ApicMode::XApic) != 0
+        {
+            Some(Arc::new(PostTarget::new()?))
+        } else {
+            None
+        };
+        let descriptor = target.as_ref().map(|t| t.hpa());
         let mut vcpu = VmxVcpu {
             gprs: Gprs::default(),
-            vmcs: OwnedVmcs::new(setup, controls, cpu::this_cpu())?,
+            vmcs: OwnedVmcs::new(setup, controls, cpu::this_cpu(), descriptor)?,
             cpu: None,
             launched: false,
             tagged: controls.tagged(),
@@ -106,13 +126,8 @@ impl VmxVcpu {
             bochs,
             pin: [controls.pin, pin_timed],
             pin_written: controls.pin,
-            apic: super::apic_features().and(ApicFeatures {
-                accesses: setup.apic_page.is_some(),
-                x2apic: setup.assist_x2apic,
-                registers: true,
-                delivery: true,
-                posted: true,
-            }),
+            apic,
+            target,
             delivery: Delivery::default(),
             event: 0,
             error_code: 0,
@@ -500,6 +515,12 @@ impl GuestContext for VmxVcpu {
     #[inline(never)]
     fn vectors(&self) -> ApicVectors {
         self.delivery.vectors
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn post_target(&self) -> Option<Arc<PostTarget>> {
+        self.target.clone()
     }
 
     #[cold]

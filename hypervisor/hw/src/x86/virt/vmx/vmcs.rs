@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use spin::Once;
 use x86_model::regs::cr;
 use x86_model::virt::vmx::capability::Controls;
-use x86_model::virt::vmx::control::secondary;
+use x86_model::virt::vmx::control::{exit, secondary};
 use x86_model::virt::vmx::field::*;
 use x86_model::virt::vmx::{CR0_HOST_OWNED, CR4_GUEST_OWNED, delivery, ept, msr_bitmap};
 use x86_model::{Hpa, PAGE_SIZE};
@@ -14,6 +14,7 @@ use super::cpu::CpuBlock;
 use super::entry;
 use super::instr::write;
 use crate::machine::VcpuSetup;
+use crate::x86::apic::vectors;
 use crate::x86::asm::{rdmsr, read_cr0, read_cr3, read_cr4};
 use crate::x86::cpu::{gdt, percpu};
 use crate::x86::quirks;
@@ -80,7 +81,14 @@ pub struct OwnedVmcs {
 
 impl OwnedVmcs {
     /// A structure with all fixed fields set; guest state and host state are not. It is clear afterwards.
-    pub fn new(setup: &VcpuSetup, controls: &Controls, cpu: &CpuBlock) -> Option<Self> {
+    ///
+    /// `descriptor` is where vectors are posted to the vCPU; every exit by an interrupt then acknowledges it.
+    pub fn new(
+        setup: &VcpuSetup,
+        controls: &Controls,
+        cpu: &CpuBlock,
+        descriptor: Option<Hpa>,
+    ) -> Option<Self> {
         let shared = shared()?;
         let mut page = Pages::new(1, 0)?;
         page.bytes_mut()[..4].copy_from_slice(&controls.revision.to_le_bytes());
@@ -107,7 +115,14 @@ impl OwnedVmcs {
             write(PIN_CONTROLS, controls.pin);
             write(PRIMARY_CONTROLS, controls.primary);
             write(SECONDARY_CONTROLS, controls.secondary);
-            write(EXIT_CONTROLS, controls.exit);
+            match descriptor {
+                Some(at) => {
+                    write(EXIT_CONTROLS, controls.exit | exit::ACKNOWLEDGE);
+                    write(POSTED_VECTOR, vectors::POSTED.into());
+                    write(POSTED_DESCRIPTOR, at.0);
+                }
+                None => write(EXIT_CONTROLS, controls.exit),
+            }
             write(ENTRY_CONTROLS, controls.entry);
             write(EXCEPTION_BITMAP, EXCEPTIONS);
             for zero in [
