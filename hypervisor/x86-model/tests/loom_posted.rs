@@ -308,6 +308,137 @@ fn the_wake_up_vector_finds_the_sleeper() {
     });
 }
 
+/// A vCPU as the core has it: others post to its descriptor and end its sleep themselves; the wake-up vector is only for units.
+struct Shared {
+    d: Arc<Desc>,
+    /// Asleep, and which CPU runs it (0: none).
+    sleep: AtomicU64,
+    runs: AtomicU64,
+    /// What a poster did about it.
+    woken: AtomicU64,
+    notified: AtomicU64,
+}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            d: running(1),
+            sleep: AtomicU64::new(0),
+            runs: AtomicU64::new(1),
+            woken: AtomicU64::new(0),
+            notified: AtomicU64::new(0),
+        })
+    }
+
+    /// Another CPU posts.
+    fn post(&self, vector: u8) {
+        if let Post::Notify(_) = self.d.post(vector) {
+            fence(Ordering::SeqCst);
+            if self.sleep.swap(0, Ordering::AcqRel) != 0 {
+                self.woken.store(1, Ordering::Release);
+            } else if let cpu @ 1.. = self.runs.load(Ordering::Acquire) {
+                self.notified.store(cpu, Ordering::Release);
+            }
+        }
+    }
+
+    /// Its CPU has it halt. True if it sleeps; then it is on no CPU any more. What it took is in `taken`.
+    fn halt(&self, taken: &mut [bool; 2], careful: bool) -> bool {
+        let mut take = || {
+            let words = self.d.sync().unwrap_or_default();
+            taken[0] |= has(words, 0x31);
+            taken[1] |= has(words, 0x71);
+            taken[0] || taken[1]
+        };
+        while !self.d.block(wake(1)) {
+            take();
+        }
+        self.sleep.store(1, Ordering::Release);
+        if careful {
+            fence(Ordering::SeqCst);
+        }
+        if take() {
+            self.sleep.store(0, Ordering::Release);
+            self.d.run_on(on(1));
+            return false;
+        }
+        self.runs.store(0, Ordering::Release);
+        true
+    }
+
+    /// It gets a CPU again, and enters.
+    fn enter(&self, cpu: u32, taken: &mut [bool; 2]) {
+        self.runs.store(cpu.into(), Ordering::Release);
+        self.d.run_on(on(cpu));
+        let words = self.d.sync().unwrap_or_default();
+        taken[0] |= has(words, 0x31);
+        taken[1] |= has(words, 0x71);
+    }
+}
+
+fn halt_against_posts(vectors: &'static [u8], careful: bool) {
+    let v = Shared::new();
+    let others: Vec<_> = vectors
+        .iter()
+        .map(|&vector| {
+            let v = v.clone();
+            thread::spawn(move || v.post(vector))
+        })
+        .collect();
+    let mut taken = [false; 2];
+    let slept = v.halt(&mut taken, careful);
+    for other in others {
+        other.join().unwrap();
+    }
+    if slept {
+        assert!(v.woken.load(Ordering::Acquire) != 0, "sleeps for ever");
+        v.enter(2, &mut taken);
+    } else {
+        // It goes on, and looks before its next entry.
+        v.enter(1, &mut taken);
+    }
+    for (n, _) in vectors.iter().enumerate() {
+        assert!(taken[n], "vector {n} is lost");
+    }
+}
+
+#[test]
+fn a_halt_against_a_post_sleeps_only_if_woken() {
+    loom::model(|| halt_against_posts(&[0x31], true));
+}
+
+#[test]
+fn a_halt_against_two_posts_loses_neither() {
+    loom::model(|| halt_against_posts(&[0x31, 0x71], true));
+}
+
+/// Without the fence both may miss each other. Shows that the two checks above can fail.
+#[test]
+#[should_panic(expected = "sleeps for ever")]
+fn without_the_fence_a_halt_may_miss_a_post() {
+    loom::model(|| halt_against_posts(&[0x31], false));
+}
+
+/// A vCPU that moves while it is posted to: the notification reaches where it runs, or the entry there has taken the vector.
+#[test]
+fn a_move_against_a_post_is_told_or_found() {
+    loom::model(|| {
+        let v = Shared::new();
+        let other = {
+            let v = v.clone();
+            thread::spawn(move || v.post(0x31))
+        };
+        let mut taken = [false; 2];
+        v.d.preempt();
+        v.runs.store(0, Ordering::SeqCst);
+        v.enter(2, &mut taken);
+        other.join().unwrap();
+        // In guest mode on CPU 2 the processor takes what is there when the notification comes.
+        let told = v.notified.load(Ordering::Acquire) == 2;
+        assert!(taken[0] || told && v.d.sync().is_some_and(|w| has(w, 0x31)));
+    });
+}
+
 /// A message at any moment of the handler is dispatched, or has a notification of its own outstanding.
 #[test]
 fn a_message_during_the_handler_is_served_or_notified() {

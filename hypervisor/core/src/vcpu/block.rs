@@ -1,6 +1,6 @@
 //! Going to sleep without losing a wake-up.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
 use super::{NEVER, Sleep, Vcpu, VcpuLocal};
 use crate::domain::Domain;
@@ -20,6 +20,8 @@ impl VcpuLocal {
             .min(timeout_ns.unwrap_or(NEVER));
         vcpu.wake_at.store(deadline, Ordering::SeqCst);
         vcpu.sleep.store(how as u8, Ordering::SeqCst);
+        // The looks below must not be made before the mark can be seen (`loom_posted` in x86-model shows what is lost otherwise).
+        fence(Ordering::SeqCst);
         self.merge_posted(vcpu);
         // A pCPU that still watches an old deadline may have taken this one for it before the line above.
         let watched = vcpu.wake_at.load(Ordering::SeqCst) == deadline;
