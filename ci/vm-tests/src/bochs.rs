@@ -147,6 +147,33 @@ pub fn rows() -> Vec<VmTest> {
                 Step::See("TEST version: SUCCESS"),
             ]),
     );
+    // What interrupts cost a vCPU that runs, and whether one that sleeps is woken. Pinned, so that nothing else exits.
+    for (name, line, dom0, level) in [
+        ("posted", "dom0_vcpus_pin apicv=post", "expect=none", Normal),
+        ("posted-off", "dom0_vcpus_pin", "expect=each", Normal),
+        (
+            "posted-software",
+            "dom0_vcpus_pin apicv=off",
+            "expect=each",
+            Full,
+        ),
+    ] {
+        let row = row(name, level).guest("posted").cmdline(line);
+        let row = row.dom0_cmdline(dom0).cpus(2);
+        rows.push(row.steps(&[Step::See("TEST posted: SUCCESS")]));
+    }
+    rows.push(
+        row("posted-100000", Full)
+            .guest("posted")
+            .cmdline("dom0_vcpus_pin apicv=post")
+            .dom0_cmdline("expect=none rounds=100000")
+            .cpus(2)
+            .steps(&[
+                Step::See("FACT sleeping rounds=100000"),
+                Step::See("TEST posted: SUCCESS"),
+            ])
+            .extra_time(1200),
+    );
     // Emulated time runs at its own pace; a busy host makes it a long wait.
     let linux = |cpus| {
         row(&format!("linux-{cpus}cpu"), Full)

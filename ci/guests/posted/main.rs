@@ -1,0 +1,186 @@
+//! What does an interrupt from one vCPU cost another: exits of one that runs, and is one that sleeps woken each time?
+//!
+//! Command line: `expect=none` (posted: no exit) or `expect=each` (an exit for each), `rounds=` wake-ups of the sleeper.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+#![forbid(unsafe_code)]
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use guest_rt::hypercall::{HYPFS_OP, Ret, call, hvm_op, ptr};
+use guest_rt::{check, cpu, evtchn, fact, lapic, shared, smp, start, time, trap};
+
+guest_rt::entry!("posted", run);
+
+const IPI: u8 = 0x51;
+const UPCALL: u8 = 0x61;
+/// Interrupts of each kind that the running vCPU is sent.
+const SENT: u32 = 2000;
+/// Wake-ups if the command line does not say how many.
+const ROUNDS: u32 = 2000;
+/// How long one interrupt may take, in milliseconds.
+const PATIENCE: u64 = 5000;
+const TARGET: usize = 1;
+
+static STOP: AtomicBool = AtomicBool::new(false);
+static HALTS: AtomicU32 = AtomicU32::new(0);
+static PORT: AtomicU32 = AtomicU32::new(0);
+
+fn set_up() {
+    if lapic::enable_x2apic().is_ok() {
+        lapic::enable();
+    }
+}
+
+/// Runs without an instruction that exits.
+fn spin() {
+    cpu::sti();
+    while !STOP.load(Ordering::Acquire) {
+        cpu::pause();
+    }
+    cpu::cli();
+}
+
+/// Sleeps again after each interrupt.
+fn sleep() {
+    while !STOP.load(Ordering::Acquire) {
+        HALTS.fetch_add(1, Ordering::AcqRel);
+        cpu::sti_hlt_cli();
+    }
+}
+
+fn upcall(_: u8) {
+    let _ = evtchn::take_selector(TARGET);
+    let _ = evtchn::take(PORT.load(Ordering::Acquire));
+}
+
+/// Exits of the target so far, by the hypervisor's count.
+fn exits() -> Option<u64> {
+    let mut path = *b"/exits/0/1\0";
+    let mut buffer = [0u8; 4096];
+    let (at, len) = (ptr(&mut path), path.len() as u64);
+    let size = buffer.len() as u64;
+    if Ret(call(HYPFS_OP, [1, at, len, ptr(&mut buffer), size])) != Ret(0) {
+        return None;
+    }
+    let text = buffer.get(12..)?;
+    let end = text.iter().position(|&b| b == 0)?;
+    let text = core::str::from_utf8(&text[..end]).ok()?;
+    let mut sum = 0u64;
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        if words.next() == Some("exit") && words.next() != Some("schedule") {
+            sum += words.next()?.parse::<u64>().ok()?;
+        }
+    }
+    Some(sum)
+}
+
+/// Sends one and waits until the target has taken it.
+fn round(vector: u8, send: fn()) -> bool {
+    let before = trap::count(TARGET, vector);
+    send();
+    time::wait_ms(PATIENCE, || trap::count(TARGET, vector) != before)
+}
+
+fn send_ipi() {
+    lapic::send(smp::apic_id(TARGET), u32::from(IPI));
+}
+
+fn send_event() {
+    let _ = evtchn::send(PORT.load(Ordering::Acquire));
+}
+
+/// Exits of the running target while it takes `SENT` interrupts; `None` if one does not arrive.
+fn cost(vector: u8, send: fn()) -> Option<u64> {
+    let before = exits()?;
+    for n in 0..SENT {
+        if !round(vector, send) {
+            check!(false, "interrupt {n} of {vector:#x} does not arrive");
+            return None;
+        }
+    }
+    Some(exits()? - before)
+}
+
+fn running() {
+    STOP.store(false, Ordering::Release);
+    smp::start_on(TARGET, spin);
+    // It is in its loop, and has left guest mode for the last time.
+    time::spin_ms(20);
+    for (name, vector, send) in [
+        ("running-ipi", IPI, send_ipi as fn()),
+        ("running-event", UPCALL, send_event),
+    ] {
+        let Some(exits) = cost(vector, send) else {
+            break;
+        };
+        fact!(("{name}"), "sent={SENT} exits={exits}");
+        match start::option("expect") {
+            Some("none") => {
+                check!(exits == 0, "{name}: {exits} exits");
+            }
+            Some("each") => {
+                check!(exits >= SENT.into(), "{name}: {exits} exits only");
+            }
+            _ => {}
+        }
+    }
+    STOP.store(true, Ordering::Release);
+    check!(
+        time::wait_ms(PATIENCE, || smp::idle(TARGET)),
+        "the target does not stop"
+    );
+}
+
+fn sleeping(rounds: u32) {
+    STOP.store(false, Ordering::Release);
+    HALTS.store(0, Ordering::Release);
+    smp::start_on(TARGET, sleep);
+    let mut done = 0;
+    while done < rounds {
+        // The next one finds it in its handler, on its way to sleep, or asleep.
+        for _ in 0..done * 7 % 1500 {
+            cpu::pause();
+        }
+        if !round(IPI, send_ipi) {
+            break;
+        }
+        done += 1;
+    }
+    let halts = HALTS.load(Ordering::Acquire);
+    fact!("sleeping", "rounds={done} halts={halts}");
+    check!(done == rounds, "wake-up {done} is lost");
+    check!(halts >= rounds / 2, "it did not sleep: {halts} times");
+    STOP.store(true, Ordering::Release);
+    send_ipi();
+    check!(
+        time::wait_ms(PATIENCE, || smp::idle(TARGET)),
+        "the target does not stop"
+    );
+}
+
+fn run() {
+    let rounds = start::option("rounds").and_then(|r| r.parse().ok());
+    shared::init();
+    time::calibrate();
+    evtchn::mask_all();
+    if smp::start_all() < 2 || exits().is_none() {
+        guest_rt::report::skip(format_args!("one processor only, or no count of its exits"));
+        return;
+    }
+    set_up();
+    check!(smp::run_on(TARGET, set_up), "the target does not start");
+    trap::acknowledge(IPI, true);
+    trap::acknowledge(UPCALL, true);
+    trap::hook(UPCALL, upcall);
+    let vector = hvm_op(23, &mut [TARGET as u32, u32::from(UPCALL)]);
+    let port = evtchn::bind_ipi(TARGET as u32).unwrap_or(0);
+    check!(
+        vector == Ret(0) && port != 0,
+        "no event channel: {vector}, port {port}"
+    );
+    PORT.store(port, Ordering::Release);
+    evtchn::set_mask(port, false);
+    running();
+    sleeping(rounds.unwrap_or(ROUNDS));
+}
