@@ -117,7 +117,15 @@ fn running() {
         ("running-ipi", IPI, send_ipi as fn()),
         ("running-event", UPCALL, send_event),
     ] {
-        let Some(exits) = cost(vector, send) else {
+        // Now and then the hypervisor's own timer adds one: the best of three counts.
+        let mut least = cost(vector, send);
+        for _ in 1..3 {
+            if least == Some(0) {
+                break;
+            }
+            least = least.min(cost(vector, send));
+        }
+        let Some(exits) = least else {
             break;
         };
         fact!(("{name}"), "sent={SENT} exits={exits}");
