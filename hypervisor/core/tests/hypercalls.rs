@@ -408,10 +408,10 @@ fn debug_keys_show_what_is_there() {
         (
             b'q',
             &[
-                "domain 0: 64 pages of RAM, 2 vCPUs, control domain",
+                "d0: Alive, 64 of 80 pages, 2 of 2 vCPUs, control domain",
                 "d0v1: up, not running",
                 "hypercalls 1",
-                "domain 3: 64 pages",
+                "d3: Alive, 64 of 80 pages",
             ],
         ),
         (b'r', &["run queues of", "d0v0: asleep", "d3v0: asleep"]),

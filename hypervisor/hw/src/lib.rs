@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+mod assist;
 pub mod bootinfo;
 pub mod config;
 pub mod log;

@@ -11,6 +11,7 @@ use x86_model::pci::Bdf;
 use x86_model::posted::Notice;
 use x86_model::{Gpa, Gprs, Hpa, Width};
 
+pub use crate::assist::{ApicAssist, ApicAssists};
 use crate::mem::Stage2;
 use crate::posted::PostTarget;
 
@@ -310,29 +311,6 @@ pub struct VcpuSetup {
     pub apic_page: Option<x86_model::Mfn>,
     /// The processor may handle x2APIC mode.
     pub assist_x2apic: bool,
-}
-
-/// What this machine's processors can do for virtual local APICs, beyond the task priority.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ApicAssists {
-    /// Anything at all.
-    pub any: bool,
-    /// Accesses to the register page are told from others, if there is a page ([`VcpuSetup::apic_page`]).
-    pub page: bool,
-    /// With it, most reads of registers in xAPIC mode make no exit.
-    pub xapic: bool,
-    /// A guest in x2APIC mode reads registers and handles its interrupts without exits.
-    pub x2apic: bool,
-}
-
-/// What the processor does for one virtual local APIC in its present mode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ApicAssist {
-    /// The guest reads registers without exits: they must be given ([`GuestContext::put_registers`],
-    /// [`GuestContext::put_vectors`]).
-    pub registers: bool,
-    /// It delivers interrupts: vectors are given before and taken back after each run.
-    pub delivery: bool,
 }
 
 /// Why the guest stopped. Instruction lengths are 0 where the hardware did not tell.
