@@ -110,7 +110,7 @@ impl VmxVcpu {
             (delivery::ISR, &isr),
             (delivery::TMR, &tmr),
         ];
-        let filled = self.on_bochs() && self.target.is_some();
+        let filled = self.delivery.on && self.on_bochs() && self.target.is_some();
         for (offset, set) in sets {
             for n in 0..8 {
                 let mut register = delivery::register(set, n);
