@@ -31,6 +31,22 @@ pub fn rows() -> Vec<VmTest> {
             .debian_13()
             .needs_xen()
             .extra_time(300),
+        // Our xl with Debian's daemons. The other way round is tools/guest-debian-xl.
+        VmTest::new("tools/debian-oxenstored", Level::Normal)
+            .script("debian-store")
+            .direct()
+            .tools()
+            .debian()
+            .needs_xen()
+            .extra_time(300),
+        VmTest::new("tools/debian-xenstored", Level::Full)
+            .script("debian-store")
+            .dom0_cmdline("xt.store=xenstored")
+            .direct()
+            .tools()
+            .debian()
+            .needs_xen()
+            .extra_time(300),
         VmTest::new("tools/xl-read", Level::Normal)
             .script("xl-read")
             .direct()
@@ -58,6 +74,13 @@ pub fn rows() -> Vec<VmTest> {
             .direct()
             .system()
             .debian()
+            .needs_xen()
+            .extra_time(300),
+        VmTest::new("tools/store-restart", Level::Normal)
+            .script("store-restart")
+            .cmdline("dom0_mem=900M")
+            .direct()
+            .system()
             .needs_xen()
             .extra_time(300),
         VmTest::new("tools/last-words", Level::Normal)
