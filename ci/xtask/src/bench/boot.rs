@@ -91,13 +91,13 @@ fn boot(plan: &Plan<'_>, args: &Args, name: &str) -> Result<Sample> {
     machine.cpus = args.cpus;
     let mut vm = Vm::start(plan.args(&machine, &bundle.dir)?, &bundle.dir)?;
     let until = Instant::now() + Duration::from_secs(args.timeout);
-    see(&mut vm, HANDOVER, until)?;
+    see(&mut vm, HANDOVER, &[], until)?;
     let start = Instant::now();
-    see(&mut vm, FIRST_LINE, until)?;
+    see(&mut vm, FIRST_LINE, &[], until)?;
     let first_line = start.elapsed().as_secs_f32();
-    see(&mut vm, READY, until)?;
+    see(&mut vm, READY, &[], until)?;
     let user_space = start.elapsed().as_secs_f32();
-    let ready = see(&mut vm, "\n", until)?;
+    let ready = see(&mut vm, "\n", &[], until)?;
     drop(vm);
     bundle.drop_media();
     let memory = ready
@@ -112,11 +112,19 @@ fn boot(plan: &Plan<'_>, args: &Args, name: &str) -> Result<Sample> {
     })
 }
 
-fn see(vm: &mut Vm, text: &str, until: Instant) -> Result<String> {
-    let needles: Vec<&str> = [text].into_iter().chain(FATAL.iter().copied()).collect();
+/// Waits for a text and returns its line so far; a fatal text or one of `bad` is an error.
+pub fn see(vm: &mut Vm, text: &str, bad: &[&str], until: Instant) -> Result<String> {
+    let needles: Vec<&str> = ([text].iter().chain(bad).chain(FATAL)).copied().collect();
     match vm.wait(&needles, until) {
         Outcome::Found(0, line) => Ok(line),
-        Outcome::Found(_, line) => bail!("the console says: {line}"),
+        Outcome::Found(_, line) => {
+            // The reason stands behind it.
+            let rest = match vm.wait(&["\n"], Instant::now() + Duration::from_secs(5)) {
+                Outcome::Found(_, whole) => whole,
+                _ => line,
+            };
+            bail!("the console says: {}", rest.trim())
+        }
         outcome => bail!("{text:?} did not appear: {outcome:?}"),
     }
 }

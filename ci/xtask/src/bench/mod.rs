@@ -2,6 +2,7 @@
 
 mod ap;
 mod boot;
+mod create;
 mod exits;
 mod ipi;
 mod perf;
@@ -20,6 +21,8 @@ pub struct Args {
 enum What {
     /// Time from GRUB handing over until dom0 runs, image size, memory, beside Xen 4.17.
     Boot(boot::Args),
+    /// Time from `xl create` until the guest runs, beside Debian's `xl` on Xenolith and on Xen 4.17.
+    Create(create::Args),
     /// Time until all CPUs are up, all at once against one by one, beside Xen 4.17.
     Ap(ap::Args),
     /// TLB flushes on other CPUs for each way of addressing: time, register writes, instructions of the sender.
@@ -34,6 +37,7 @@ enum What {
 pub fn run(args: &Args) -> Result<bool> {
     match &args.what {
         What::Boot(args) => boot::run(args),
+        What::Create(args) => create::run(args),
         What::Ap(args) => ap::run(args),
         What::Ipi(args) => ipi::run(args),
         What::Exits(args) => exits::run(args),
