@@ -52,6 +52,7 @@ headers! {
     shared_info,
     sysctl,
     time,
+    trace,
     vcpu,
     version,
     virq,

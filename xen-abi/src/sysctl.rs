@@ -27,6 +27,20 @@ abi_header! {
             @16 count: u32,
             @20 _pad2: u32,
         }
+        /// [`op::TBUF_OP`].
+        TbufOp "struct xen_sysctl_tbuf_op" [48] {
+            /// [`tbufop`].
+            @0 cmd: u32,
+            @4 _pad0: u32,
+            @8 cpu_mask: CtlBitmap,
+            @24 evt_mask: u32,
+            @28 _pad1: u32,
+            /// Out: the first of the pages that tell where the buffers are.
+            @32 buffer_mfn: u64,
+            /// In: pages of a buffer. Out: bytes of the pages that tell where they are.
+            @40 size: u32,
+            @44 _pad2: u32,
+        }
         /// [`op::PHYSINFO`].
         PhysInfo "struct xen_sysctl_physinfo" [112] {
             @0 threads_per_core: u32,
@@ -177,6 +191,15 @@ abi_header! {
             XEN_4_17 "XEN_SYSCTL_INTERFACE_VERSION" = 0x15,
             /// Xen 4.21: without [`op::GET_CPU_LEVELLING_CAPS`].
             XEN_4_21 "XEN_SYSCTL_INTERFACE_VERSION" = 0x16 => "of Xen 4.21",
+        }
+        /// Operations on trace buffers.
+        mod tbufop: u32 {
+            GET_INFO "XEN_SYSCTL_TBUFOP_get_info" = 0,
+            SET_CPU_MASK "XEN_SYSCTL_TBUFOP_set_cpu_mask" = 1,
+            SET_EVT_MASK "XEN_SYSCTL_TBUFOP_set_evt_mask" = 2,
+            SET_SIZE "XEN_SYSCTL_TBUFOP_set_size" = 3,
+            ENABLE "XEN_SYSCTL_TBUFOP_enable" = 4,
+            DISABLE "XEN_SYSCTL_TBUFOP_disable" = 5,
         }
         /// Operations.
         mod op: u32 {

@@ -140,6 +140,13 @@ pub fn rows() -> Vec<VmTest> {
             ])
             .powers_off()
             .extra_time(60),
+        VmTest::new("tools/xentrace", Level::Normal)
+            .script("xentrace")
+            .direct()
+            .tools()
+            .debian()
+            .needs_xen()
+            .extra_time(90),
         VmTest::new("tools/xl-guest", Level::Normal)
             .script("xl-guest")
             .cmdline("dom0_mem=800M")

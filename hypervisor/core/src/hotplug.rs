@@ -239,7 +239,7 @@ impl Hypervisor {
     }
 
     /// Makes every pCPU that works choose again.
-    fn resched_all(&self) {
+    pub(crate) fn resched_all(&self) {
         for cpu in (0..self.hw.cpu_count()).map(CpuId) {
             let stage = self.pcpus[cpu.0 as usize].hotplug.stage();
             if matches!(stage, Stage::Online | Stage::Going) {

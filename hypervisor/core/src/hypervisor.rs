@@ -21,6 +21,7 @@ use crate::heartbeat::Heartbeat;
 use crate::hotplug::{Busy, Hotplug};
 use crate::irq::IrqMap;
 use crate::sched::Scheduler;
+use crate::trace::Trace;
 use crate::vcpu::info::ClockSnapshot;
 use crate::vcpu::posting::Asleep;
 use crate::vcpu::{NEVER, Vcpu, VcpuKey, VcpuRef};
@@ -81,6 +82,8 @@ pub struct Hypervisor {
     pub(crate) busy: Busy,
     /// The watchdog over pCPUs.
     pub heartbeat: Heartbeat,
+    /// Trace buffers.
+    pub trace: Trace,
     /// What to do when dom0 ends in a way that calls for a reboot.
     pub noreboot: bool,
     /// What the control domain prints is kept in the log (`console_to_ring`).
@@ -130,6 +133,7 @@ impl Hypervisor {
             pcpus: (0..cpus).map(|_| Pcpu::default()).collect(),
             busy: Busy::default(),
             heartbeat: Heartbeat::new(cpus, 0),
+            trace: Trace::default(),
             noreboot,
             console_to_ring: false,
             log_told: AtomicU64::new(0),

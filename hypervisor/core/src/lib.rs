@@ -26,4 +26,5 @@ pub mod privilege;
 pub mod sched;
 #[cfg(test)]
 mod testing;
+pub mod trace;
 pub mod vcpu;

@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 
 use x86_model::Gfn;
 use xen_abi::hvm::op::{HvmEvtchnUpcallVector, HvmGetMemType, HvmParam, HvmXentrace, op};
+use xen_abi::trace::class;
 use xen_abi::{DomId, Errno};
 
 use super::{Call, HcResult, ptr};
@@ -46,13 +47,32 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
     }
 }
 
-/// `HVMOP_xentrace`: a record for the trace buffer. There is none, so it is dropped, as on Xen while tracing is off.
+/// `HVMOP_xentrace`: a record for the trace buffer.
 fn trace(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
     /// Records of a guest have a 12-bit number.
     const MAX_EVENT: u16 = 0xfff;
     let a: HvmXentrace = call.memory().read(ptr(arg))?;
     if a.event > MAX_EVENT || usize::from(a.extra_bytes) > a.extra.len() {
         return Err(Errno::EINVAL);
+    }
+    if call.turn.pcpu.traces() {
+        let word = |bytes: &[u8]| {
+            let mut word = [0; 4];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u32::from_le_bytes(word)
+        };
+        let mut words = [0u32; 7];
+        let used = &a.extra[..usize::from(a.extra_bytes)];
+        let count = used.len().div_ceil(4);
+        for (to, bytes) in words.iter_mut().zip(used.chunks(4)) {
+            *to = word(bytes);
+        }
+        let event = class::GUEST | u32::from(a.event);
+        let hv = call.hv();
+        call.turn
+            .pcpu
+            .tracer
+            .record(hv, event, true, &words[..count]);
     }
     Ok(0)
 }

@@ -276,7 +276,7 @@ fn restart_with(turn: &mut Turn<'_>, long: bool, args: [u64; 5]) {
         }
     }
     // Interrupts get their chance between the pieces.
-    turn.pcpu.check_clock = true;
+    turn.pcpu.check_clock();
 }
 
 /// Shorthand for handlers: a pointer argument.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use hv_hw::mem::FrameRef;
-use x86_model::Gfn;
+use x86_model::{Gfn, Mfn};
 use xen_abi::memory::{AddToPhysmap, AddToPhysmapBatch, cmd, mapidx, mapspace, op};
 use xen_abi::{DomId, Errno};
 
@@ -209,9 +209,17 @@ fn add_foreign(
     gfn: Gfn,
     removed: &mut Vec<Removed>,
 ) -> Result<(), Errno> {
-    // The hypervisor's own pages and devices are not offered this way.
-    if owner == DomId::XEN || owner == DomId::IO {
+    // Devices are not offered this way, and of the hypervisor's own pages only trace buffers.
+    if owner == DomId::IO {
         return Err(Errno::EINVAL);
+    }
+    if owner == DomId::XEN {
+        call.privileged()?;
+        let page = call.hv().trace.page(Mfn(from.0));
+        let (frame, writable) = page.ok_or(Errno::EINVAL)?;
+        removed.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        removed.extend(target.p2m.map(gfn, frame, PageType::Foreign, writable)?);
+        return Ok(());
     }
     let other = call.hv().domain(owner).ok_or(Errno::ESRCH)?;
     if other.id == target.id {

@@ -44,7 +44,7 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
             let result = call
                 .hv()
                 .set_watchdog(&call.domain().watchdogs, a.id, a.timeout);
-            call.turn.pcpu.check_clock = true;
+            call.turn.pcpu.check_clock();
             result
         }
         op::PIN_OVERRIDE => pin_override(call, arg),

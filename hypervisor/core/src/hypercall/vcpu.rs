@@ -144,7 +144,7 @@ fn singleshot(call: &mut Call<'_, '_>, vcpu: &Vcpu, arg: u64) -> HcResult {
 pub fn arm(call: &mut Call<'_, '_>, vcpu: &Vcpu, deadline_ns: u64) {
     vcpu.singleshot
         .store(deadline_ns.min(NEVER - 1), Ordering::Release);
-    call.turn.pcpu.check_clock = true;
+    call.turn.pcpu.check_clock();
 }
 
 fn periodic(call: &mut Call<'_, '_>, vcpu: &VcpuRef, arg: u64) -> HcResult {
@@ -157,7 +157,7 @@ fn periodic(call: &mut Call<'_, '_>, vcpu: &VcpuRef, arg: u64) -> HcResult {
         Ordering::Release,
     );
     vcpu.period.store(a.period_ns, Ordering::Release);
-    call.turn.pcpu.check_clock = true;
+    call.turn.pcpu.check_clock();
     // Another vCPU arms its pCPU's timer when it looks at its deadlines again.
     call.hv().prod(vcpu);
     Ok(0)

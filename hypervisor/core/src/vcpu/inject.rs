@@ -39,7 +39,7 @@ impl VcpuLocal {
 
     /// The global callback's vector if the upcall is pending and delivered that way.
     #[inline]
-    fn callback_vector(&self, domain: &Domain, vcpu: &Vcpu) -> Option<u8> {
+    pub(super) fn callback_vector(&self, domain: &Domain, vcpu: &Vcpu) -> Option<u8> {
         if vcpu.upcall_vector.load(Ordering::Relaxed) != 0 {
             return None;
         }

@@ -102,7 +102,7 @@ impl Turn<'_> {
     pub fn lapic_effect(&mut self, effect: Effect) {
         match effect {
             Effect::None => {}
-            Effect::Timer => self.pcpu.check_clock = true,
+            Effect::Timer => self.pcpu.check_clock(),
             Effect::SoftwareEnabled => {
                 let pending = self
                     .vcpu
@@ -113,7 +113,7 @@ impl Turn<'_> {
                 if pending && vector != 0 {
                     self.local.lapic.raise(vector);
                 }
-                self.pcpu.check_clock = true;
+                self.pcpu.check_clock();
             }
             Effect::Ipi(ipi) => {
                 self.hv.deliver(self.domain, Some(self.vcpu.key.vcpu), &ipi);

@@ -21,6 +21,7 @@ mod exits_io;
 mod exits_mmio;
 mod exits_msr;
 mod ipi;
+mod traced;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 

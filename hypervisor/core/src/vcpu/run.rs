@@ -12,9 +12,15 @@ use hv_hw::{GuestContext, Machine};
 use super::exits::{self, Next};
 use super::runstate::State;
 use super::stats::Reason;
-use super::{NEVER, NO_CPU, Sleep, Vcpu, VcpuLocal, VcpuRef, ipi};
+use super::{NEVER, NO_CPU, Sleep, Vcpu, VcpuLocal, VcpuRef, ipi, traced};
 use crate::domain::{Domain, DomainRef};
-use crate::hypervisor::Hypervisor;
+use crate::hypervisor::{Hypervisor, Pcpu};
+use crate::trace::Tracer;
+
+/// The timer fired, or a deadline changed: look at the clock.
+const CLOCK: u8 = 1 << 0;
+/// Entries and exits are recorded. Stays set.
+const TRACE: u8 = 1 << 1;
 
 /// A pCPU's own state.
 pub struct PcpuLocal {
@@ -24,8 +30,10 @@ pub struct PcpuLocal {
     slice_end: u64,
     /// What the hardware timer is set to.
     armed: u64,
-    /// The timer fired, or a deadline changed: look at the clock before the next entry.
-    pub check_clock: bool,
+    /// What is to be done before the next entry: [`CLOCK`], [`TRACE`].
+    attention: u8,
+    /// For the trace buffer.
+    pub tracer: Tracer,
     /// When the watchdog wants to hear of this pCPU again.
     beat_at: u64,
     /// vCPUs that last ran here and have a deadline.
@@ -53,10 +61,32 @@ impl PcpuLocal {
             cpu,
             slice_end: NEVER,
             armed: NEVER,
-            check_clock: true,
+            attention: CLOCK,
+            tracer: Tracer::default(),
             beat_at: 0,
             parked: Vec::new(),
         }
+    }
+
+    /// The clock is to be looked at before the next entry: the timer fired, or a deadline changed.
+    #[inline]
+    pub fn check_clock(&mut self) {
+        self.attention |= CLOCK;
+    }
+
+    /// Takes notice of tracing that was switched on or off.
+    fn look_at_trace(&mut self, hv: &Hypervisor) {
+        if self.tracer.look(&hv.trace, self.cpu) {
+            self.attention |= TRACE;
+        } else {
+            self.attention &= !TRACE;
+        }
+    }
+
+    /// Whether entries and exits are recorded.
+    #[inline]
+    pub fn traces(&self) -> bool {
+        self.attention & TRACE != 0
     }
 
     /// Arms the hardware timer for the earliest of the slice's end, `deadline`, the parked vCPUs' deadlines and the
@@ -87,7 +117,7 @@ impl PcpuLocal {
                 None => break,
                 Some(HostInterrupt::Timer) => {
                     self.armed = NEVER;
-                    self.check_clock = true;
+                    self.check_clock();
                 }
                 Some(HostInterrupt::Kick | HostInterrupt::Spurious) => {}
                 Some(HostInterrupt::Wake) => hv.wake_posted(self.cpu),
@@ -106,7 +136,7 @@ impl PcpuLocal {
         }
         if let Some(adopted) = hv.pcpus[self.cpu.0 as usize].hotplug.take_adopted() {
             self.parked.extend(adopted);
-            self.check_clock = true;
+            self.check_clock();
         }
     }
 
@@ -151,6 +181,7 @@ pub fn step(hv: &Hypervisor, pcpu: &mut PcpuLocal) {
     pcpu.expire_parked(hv, now);
     let shared = &hv.pcpus[pcpu.cpu.0 as usize];
     shared.resched.store(false, Ordering::SeqCst);
+    pcpu.look_at_trace(hv);
     let pick = hv.sched.with(|p| p.pick(pcpu.cpu, now));
     pcpu.slice_end = pick.until_ns;
     match pick.vcpu.map(|key| (key, hv.vcpu(key))) {
@@ -162,10 +193,17 @@ pub fn step(hv: &Hypervisor, pcpu: &mut PcpuLocal) {
         None => {
             pcpu.slice_end = NEVER;
             pcpu.arm(hv, NEVER);
+            if pcpu.traces() {
+                pcpu.tracer.turn_to(hv, pcpu.cpu, None);
+            }
             hv.hw
                 .idle(&mut || shared.resched.load(Ordering::SeqCst) || hv.has_log_news());
             let idle = hv.hw.now_ns().saturating_sub(now);
             shared.idle_ns.fetch_add(idle, Ordering::Relaxed);
+            if pcpu.traces() {
+                let tracer = &pcpu.tracer;
+                tracer.state(hv, pcpu.cpu, State::Running, State::Runnable);
+            }
         }
     }
 }
@@ -189,7 +227,10 @@ fn run_vcpu(hv: &Hypervisor, pcpu: &mut PcpuLocal, domain: &DomainRef, vcpu: &Vc
         domain.flags_runstate(),
     );
     local.ctx.enter_cpu();
-    pcpu.check_clock = true;
+    pcpu.check_clock();
+    if pcpu.traces() {
+        pcpu.tracer.turn_to(hv, cpu, Some(vcpu.key));
+    }
     let mut turn = Turn {
         hv,
         pcpu,
@@ -198,6 +239,9 @@ fn run_vcpu(hv: &Hypervisor, pcpu: &mut PcpuLocal, domain: &DomainRef, vcpu: &Vc
         local,
     };
     let ended = turn.run();
+    if turn.pcpu.traces() {
+        turn.trace_end(ended);
+    }
     local.ctx.leave();
     local.walks.get_mut().clear();
     vcpu.entered_generation.store(NEVER, Ordering::SeqCst);
@@ -249,23 +293,33 @@ impl Turn<'_> {
     /// `spent` says what the time is spent on, and since when.
     #[inline]
     fn enter_and_exit(&mut self, spent: &mut (Reason, u64)) -> State {
+        // As in `before_entry`.
+        let (hv, vcpu): (&Hypervisor, &Vcpu) = (self.hv, self.vcpu);
+        let shared = &hv.pcpus[self.pcpu.cpu.0 as usize];
+        let stage2 = self.domain.p2m.stage2();
+        // Does not change within a turn.
+        let traced = self.pcpu.traces();
         loop {
-            if let Some(state) = self.before_entry() {
+            if let Some(state) = self.before_entry(shared) {
                 return state;
             }
             self.account(*spent);
-            let stage2 = self.domain.p2m.stage2();
-            self.vcpu
-                .entered_generation
+            if traced {
+                self.trace_entry();
+            }
+            vcpu.entered_generation
                 .store(stage2.generation(), Ordering::SeqCst);
             let exit = self.local.ctx.run(stage2);
-            self.vcpu.entered_generation.store(NEVER, Ordering::Release);
+            vcpu.entered_generation.store(NEVER, Ordering::Release);
             let reason = Reason::of(&exit);
-            self.vcpu.stats.count(reason);
+            vcpu.stats.count(reason);
             if cfg!(CONFIG_EXIT_TIMES) {
                 *spent = (reason, self.hv.hw.tsc());
             }
             self.local.take_delivery();
+            if traced {
+                self.trace_exit(reason, traced::detail(&exit));
+            }
             match exit {
                 Exit::Interrupt => self.pcpu.take_interrupts(self.hv),
                 Exit::InterruptWindow | Exit::Nmi => {}
@@ -296,18 +350,36 @@ impl Turn<'_> {
 
     /// Everything that may have changed since the last exit. `Some` if the vCPU must not be entered now.
     #[inline]
-    fn before_entry(&mut self) -> Option<State> {
-        if self.hv.pcpus[self.pcpu.cpu.0 as usize]
-            .resched
-            .load(Ordering::Relaxed)
-        {
+    fn before_entry(&mut self, shared: &Pcpu) -> Option<State> {
+        if shared.resched.load(Ordering::Relaxed) {
             return Some(self.preempted());
         }
         if self.hv.has_log_news() {
             self.hv.tell_log_news();
         }
-        if self.pcpu.check_clock {
-            self.pcpu.check_clock = false;
+        if self.pcpu.attention != 0
+            && let Some(state) = self.attend()
+        {
+            return Some(state);
+        }
+        // References of their own: what they point to need not be looked up again after each call.
+        let (domain, vcpu): (&Domain, &Vcpu) = (self.domain, self.vcpu);
+        self.local.merge_posted(vcpu);
+        if self.local.reset.is_some() {
+            ipi::take_reset(self);
+        }
+        if !vcpu.up.load(Ordering::Relaxed) || vcpu.pause.load(Ordering::Relaxed) != 0 {
+            return Some(State::Offline);
+        }
+        self.local.inject_pending(domain, vcpu);
+        None
+    }
+
+    /// What else is to be done before an entry. `Some` if the vCPU must not be entered now.
+    #[cold]
+    fn attend(&mut self) -> Option<State> {
+        if self.pcpu.attention & CLOCK != 0 {
+            self.pcpu.attention &= !CLOCK;
             self.hv.fire_timers(self.domain, self.vcpu, self.local);
             let now = self.hv.hw.now_ns();
             self.pcpu.expire_parked(self.hv, now);
@@ -317,14 +389,9 @@ impl Turn<'_> {
             let deadline = self.vcpu.next_deadline(self.local.lapic_deadline());
             self.pcpu.arm(self.hv, deadline);
         }
-        self.local.merge_posted(self.vcpu);
-        if self.local.reset.is_some() {
-            ipi::take_reset(self);
+        if self.pcpu.traces() {
+            self.trace_answer();
         }
-        if !self.vcpu.up.load(Ordering::Relaxed) || self.vcpu.pause.load(Ordering::Relaxed) != 0 {
-            return Some(State::Offline);
-        }
-        self.local.inject_pending(self.domain, self.vcpu);
         None
     }
 

@@ -4,6 +4,7 @@ mod cpu;
 mod host;
 mod log;
 mod pool;
+mod trace;
 
 use xen_abi::Errno;
 use xen_abi::sysctl::{Sysctl, op, version};
@@ -72,6 +73,7 @@ fn run(o: &mut Op<'_, '_, '_>) -> Result {
     match o.arg.cmd {
         op::READCONSOLE => log::read(o),
         op::DEBUG_KEYS => log::keys(o),
+        op::TBUF_OP => trace::control(o),
         op::PHYSINFO => host::physinfo(o),
         op::GETDOMAININFOLIST => host::domains(o),
         op::GETCPUINFO => host::idle_times(o),
