@@ -110,7 +110,7 @@ impl PcpuLocal {
         }
     }
 
-    /// Takes the interrupts that wait, in bounded number.
+    /// Takes the interrupts that wait, in bounded number, and looks at what others have left to be done.
     fn take_interrupts(&mut self, hv: &Hypervisor) {
         for _ in 0..16 {
             match hv.hw.take_interrupt() {
@@ -137,6 +137,10 @@ impl PcpuLocal {
         if let Some(adopted) = hv.pcpus[self.cpu.0 as usize].hotplug.take_adopted() {
             self.parked.extend(adopted);
             self.check_clock();
+        }
+        // Not before each entry, which would cost every exit: a timer comes soon enough.
+        if hv.has_log_news() {
+            hv.tell_log_news();
         }
     }
 
@@ -174,9 +178,6 @@ pub fn cpu_loop(hv: &Hypervisor, cpu: CpuId) -> ! {
 /// One choice of the scheduler and what follows from it; returns when the pCPU must choose again.
 pub fn step(hv: &Hypervisor, pcpu: &mut PcpuLocal) {
     pcpu.take_interrupts(hv);
-    if hv.has_log_news() {
-        hv.tell_log_news();
-    }
     let now = hv.hw.now_ns();
     pcpu.expire_parked(hv, now);
     let shared = &hv.pcpus[pcpu.cpu.0 as usize];
@@ -353,9 +354,6 @@ impl Turn<'_> {
     fn before_entry(&mut self, shared: &Pcpu) -> Option<State> {
         if shared.resched.load(Ordering::Relaxed) {
             return Some(self.preempted());
-        }
-        if self.hv.has_log_news() {
-            self.hv.tell_log_news();
         }
         if self.pcpu.attention != 0
             && let Some(state) = self.attend()
