@@ -131,7 +131,7 @@ fn a_mad_reader_loses_records_and_nothing_else() {
         word(&ring, 4) != u32::MAX
     });
     let prod = word(&ring, 4);
-    assert!(restarted && prod < 2 * ROOM && prod % 4 == 0);
+    assert!(restarted && prod < 2 * ROOM && prod.is_multiple_of(4));
     set_cons(&ring, prod);
     record(&ring, 0x8200f, false, &[]);
     assert_eq!(read(&ring, ROOM).last().unwrap().0, 0x8200f);
