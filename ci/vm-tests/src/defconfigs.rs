@@ -33,7 +33,7 @@ pub fn rows() -> Vec<VmTest> {
                 Step::See("(XEN) # CONFIG_DEBUG is not set"),
                 Step::Type("*"),
                 Step::See("vector 0x"),
-                Step::See("domain 0: "),
+                Step::See("d0: Alive"),
                 Step::See("run queues of credit2"),
                 Step::Type("\u{1}\u{1}\u{1}"),
                 Step::See("*** Serial input to DOM0"),
