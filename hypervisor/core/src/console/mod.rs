@@ -43,11 +43,17 @@ impl Hypervisor {
         let (mut new, mut keys) = (false, Vec::new());
         for _ in 0..CHUNKS {
             let mut chunk = [0; CHUNK];
+            let mut typed = [Typed::Nothing; CHUNK];
+            // Taken and sorted under one lock: the interrupt and the control domain's own look, on two CPUs at once, would
+            // put bytes in another order, and a switch key among them would not be understood.
+            let mut input = self.input.lock();
             let n = self.hw.console_read(&mut chunk);
-            for byte in &chunk[..n] {
-                let mut input = self.input.lock();
-                let (typed, letter) = (input.byte(*byte), input.letter());
-                drop(input);
+            for (typed, byte) in typed.iter_mut().zip(&chunk[..n]) {
+                *typed = input.byte(*byte);
+            }
+            let letter = input.letter();
+            drop(input);
+            for typed in typed {
                 match typed {
                     Typed::Nothing => {}
                     Typed::Input => new = true,
