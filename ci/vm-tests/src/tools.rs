@@ -32,7 +32,7 @@ pub fn rows() -> Vec<VmTest> {
             .needs_xen()
             .extra_time(300),
         // Our xl with Debian's daemons. The other way round is tools/guest-debian-xl.
-        VmTest::new("tools/debian-oxenstored", Level::Normal)
+        VmTest::new("tools/debian-oxenstored", Level::Full)
             .script("debian-store")
             .direct()
             .tools()
