@@ -39,7 +39,8 @@ fn to_text(value: &Value) -> Result<String> {
 /// What was configured, with what has changed since.
 fn config(host: &mut Host, domain: &Domain) -> Value {
     let kept = std::fs::read_to_string(userdata(domain)).ok();
-    let kept = kept.and_then(|text| serde_json::from_str(&text).ok());
+    // libxl ends its file with a zero byte.
+    let kept = kept.and_then(|text| serde_json::from_str(text.trim_end_matches('\0')).ok());
     let mut config: Map<String, Value> = kept.unwrap_or_default();
     let domid = domain.id().0;
     let kind = list::kind(host, domain);

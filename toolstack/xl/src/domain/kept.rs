@@ -41,10 +41,14 @@ fn change_files(
 }
 
 fn rewrite(path: &Path, change: impl FnOnce(&mut Map<String, Value>)) -> io::Result<()> {
-    let mut config: Map<String, Value> = serde_json::from_str(&fs::read_to_string(path)?)?;
+    let old = fs::read_to_string(path)?;
+    // libxl ends its file with a zero byte, and reads it as a string in C.
+    let text = old.trim_end_matches('\0');
+    let mut config: Map<String, Value> = serde_json::from_str(text)?;
     change(&mut config);
     let new = path.with_extension("libxl-json.new");
-    fs::write(&new, serde_json::to_string_pretty(&config)? + "\n")?;
+    let end = if text.len() < old.len() { "\n\0" } else { "\n" };
+    fs::write(&new, serde_json::to_string_pretty(&config)? + end)?;
     fs::rename(new, path)
 }
 
@@ -92,6 +96,10 @@ mod tests {
         });
         let text = fs::read_to_string(&path).expect("there");
         assert!(text.contains("80") && !lock.exists(), "{text}");
+        // One of libxl's stays one of libxl's.
+        fs::write(&path, "{\"count\": 0}\n\0").expect("written");
+        change_files(&path, &lock, |config| drop(config.remove("count"))).expect("changed");
+        assert_eq!(fs::read_to_string(&path).expect("there"), "{}\n\0");
         fs::remove_dir_all(&dir).expect("ours");
     }
 }
