@@ -3,19 +3,14 @@
 use super::failure::{Outcome, Result};
 use super::host::Host;
 use super::{list, output};
-use crate::domain::live;
+use crate::domain::{kept, live, teardown};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use xen_sys::xen::Domain;
 
 /// Where the toolstack keeps the configuration of a running domain.
 pub fn userdata(domain: &Domain) -> PathBuf {
-    format!(
-        "/var/lib/xen/userdata-d.{}.{}.libxl-json",
-        domain.id().0,
-        domain.uuid()
-    )
-    .into()
+    teardown::userdata(domain.id(), &domain.uuid(), "libxl-json").into()
 }
 
 /// Prints the list.
@@ -39,9 +34,9 @@ fn to_text(value: &Value) -> Result<String> {
 /// What was configured, with what has changed since.
 fn config(host: &mut Host, domain: &Domain) -> Value {
     let kept = std::fs::read_to_string(userdata(domain)).ok();
-    // libxl ends its file with a zero byte.
-    let kept = kept.and_then(|text| serde_json::from_str(text.trim_end_matches('\0')).ok());
-    let mut config: Map<String, Value> = kept.unwrap_or_default();
+    let mut config = kept
+        .and_then(|text| kept::parse(&text).ok())
+        .unwrap_or_default();
     let domid = domain.id().0;
     let kind = list::kind(host, domain);
     let name = host.name(domain.id());

@@ -40,14 +40,20 @@ fn change_files(
     result.and(removed)
 }
 
+/// Reads the text of a kept config. libxl ends its own with a zero byte, and reads it as a string in C.
+///
+/// # Errors
+/// If it is no object in JSON.
+pub fn parse(text: &str) -> serde_json::Result<Map<String, Value>> {
+    serde_json::from_str(text.trim_end_matches('\0'))
+}
+
 fn rewrite(path: &Path, change: impl FnOnce(&mut Map<String, Value>)) -> io::Result<()> {
     let old = fs::read_to_string(path)?;
-    // libxl ends its file with a zero byte, and reads it as a string in C.
-    let text = old.trim_end_matches('\0');
-    let mut config: Map<String, Value> = serde_json::from_str(text)?;
+    let mut config = parse(&old)?;
     change(&mut config);
     let new = path.with_extension("libxl-json.new");
-    let end = if text.len() < old.len() { "\n\0" } else { "\n" };
+    let end = if old.ends_with('\0') { "\n\0" } else { "\n" };
     fs::write(&new, serde_json::to_string_pretty(&config)? + end)?;
     fs::rename(new, path)
 }
