@@ -52,6 +52,20 @@ fn outstanding(s: &System, domid: u16) -> (u64, u64) {
     (s.info(domid).outstanding_pages, all)
 }
 
+/// Begins to populate a page of 1 GiB at 1 GiB, by a call that does not do it all at once.
+fn start_gib(s: &System, domid: DomId) {
+    let arg = MemoryReservation {
+        extent_start: ARG + 0x100,
+        nr_extents: 1,
+        extent_order: 18,
+        domid,
+        ..Default::default()
+    };
+    s.poke(ARG, arg.as_bytes());
+    s.poke(ARG + 0x100, &GIB.to_le_bytes());
+    assert_eq!(s.call_once(0, 12, [6, ARG, 0, 0, 0]), None);
+}
+
 #[test]
 fn a_claim_is_kept_from_others_until_it_is_used() {
     let _alone = alone();
@@ -158,16 +172,7 @@ fn a_page_of_1_gib_is_made_in_pieces_and_taken_apart() {
     assert_eq!(s.populate(id, 18, &[GIB + 512]), 0);
     assert_eq!(claim(&s, id, GIB + 1), 0);
     // One call does not do it all.
-    let arg = MemoryReservation {
-        extent_start: ARG + 0x100,
-        nr_extents: 1,
-        extent_order: 18,
-        domid: d.id,
-        ..Default::default()
-    };
-    s.poke(ARG, arg.as_bytes());
-    s.poke(ARG + 0x100, &GIB.to_le_bytes());
-    assert_eq!(s.call_once(0, 12, [6, ARG, 0, 0, 0]), None);
+    start_gib(&s, d.id);
     assert_eq!((d.p2m.pages(), d.p2m.page_type(Gfn(GIB))), (1, None));
     // What is in the making counts: there is no room for another one elsewhere, but the work can be given up for that.
     assert_eq!(s.populate(id, 0, &(0..200).collect::<Vec<_>>()), 5);
@@ -210,16 +215,7 @@ fn a_domain_that_ends_while_its_page_is_made_leaves_nothing() {
         if claimed {
             assert_eq!(claim(&s, d.id.0, GIB), 0);
         }
-        let arg = MemoryReservation {
-            extent_start: ARG + 0x100,
-            nr_extents: 1,
-            extent_order: 18,
-            domid: d.id,
-            ..Default::default()
-        };
-        s.poke(ARG, arg.as_bytes());
-        s.poke(ARG + 0x100, &GIB.to_le_bytes());
-        assert_eq!(s.call_once(0, 12, [6, ARG, 0, 0, 0]), None);
+        start_gib(&s, d.id);
         while s.plain(op::DESTROYDOMAIN, d.id.0) != 0 {}
         drop(d);
         (free_frames(), reserved_frames())
