@@ -9,7 +9,7 @@
 //! gone for every vCPU before its owner is told so.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use hv_hw::sync::{SpinLock, rank};
 
@@ -22,14 +22,16 @@ pub const MOST: usize = 512;
 
 /// The list.
 pub struct Limbo {
-    some: AtomicBool,
+    /// Pages that some vCPU may still reach, also while the flush that ends this is on its way: whoever looks then must wait
+    /// for a flush of its own.
+    reachable: AtomicUsize,
     removed: SpinLock<Vec<Removed>, { rank::DEVICE }>,
 }
 
 impl Default for Limbo {
     fn default() -> Self {
         Self {
-            some: AtomicBool::new(false),
+            reachable: AtomicUsize::new(0),
             removed: SpinLock::new(Vec::new()),
         }
     }
@@ -42,14 +44,16 @@ impl Limbo {
             return Err(removed);
         }
         list.push(removed);
-        self.some.store(true, Ordering::SeqCst);
+        self.reachable.fetch_add(1, Ordering::SeqCst);
         Ok(list.len())
     }
 
     fn take(&self) -> Vec<Removed> {
-        let mut list = self.removed.lock();
-        self.some.store(false, Ordering::SeqCst);
-        core::mem::take(&mut *list)
+        core::mem::take(&mut *self.removed.lock())
+    }
+
+    fn flushed(&self, pages: usize) {
+        self.reachable.fetch_sub(pages, Ordering::SeqCst);
     }
 }
 
@@ -69,9 +73,10 @@ impl Hypervisor {
 
     /// Makes every vCPU forget the pages that are kept and lets them go. Hold no lock.
     pub fn clear_limbo(&self, domain: &Domain) {
-        if domain.limbo.some.load(Ordering::SeqCst) {
+        if domain.limbo.reachable.load(Ordering::SeqCst) != 0 {
             let list = domain.limbo.take();
             self.flush_domain(domain);
+            domain.limbo.flushed(list.len());
             drop(list);
         }
     }
