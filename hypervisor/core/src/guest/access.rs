@@ -59,6 +59,21 @@ impl<'a> GuestAccess<'a> {
         .map(|t| t.gpa)
     }
 
+    /// As [`Self::translate`] for a read by the kernel; tells `each` the guest-physical address and the value of every
+    /// page-table entry on the way, `None` for one outside the domain's memory. For dumps.
+    pub fn translate_telling(
+        &self,
+        gva: Gva,
+        mut each: impl FnMut(Gpa, Option<u64>),
+    ) -> Result<Gpa, WalkFault> {
+        walk::walk(&self.inputs, gva, Self::kernel(false), |gpa, width| {
+            let entry = self.read_entry(gpa, width);
+            each(gpa, entry);
+            entry
+        })
+        .map(|t| t.gpa)
+    }
+
     #[inline]
     fn read_entry(&self, gpa: Gpa, width: Width) -> Option<u64> {
         let (frame, _) = self.p2m.frame(gpa.gfn())?;

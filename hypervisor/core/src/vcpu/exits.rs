@@ -153,7 +153,7 @@ impl Turn<'_> {
     /// Ends the domain with its vCPU's registers in the log.
     pub fn crash(&mut self, why: core::fmt::Arguments<'_>) -> Next {
         hv_hw::guest_log!(Error, "{} crashed: {why}", self.vcpu.key);
-        super::dump::registers(self.vcpu.key, &self.local.ctx);
+        super::dump::stopped(self.vcpu.key, &self.local.ctx, &self.memory());
         self.hv.domain_stopped(self.domain, ShutdownReason::Crash);
         Next::Down
     }
@@ -262,7 +262,7 @@ fn triple_fault(turn: &mut Turn<'_>) -> Next {
         .get(crate::domain::params::TRIPLE_FAULT_REASON, false)
         .unwrap_or(1);
     hv_hw::guest_log!(Error, "{} triple fault", turn.vcpu.key);
-    super::dump::registers(turn.vcpu.key, &turn.local.ctx);
+    super::dump::stopped(turn.vcpu.key, &turn.local.ctx, &turn.memory());
     let reason = ShutdownReason::from_number(reason as u32).unwrap_or(ShutdownReason::Reboot);
     turn.hv.domain_stopped(turn.domain, reason);
     Next::Down
