@@ -14,6 +14,7 @@ micro: run the micro-guests and compare Xenolith with Xen
   --record         store what the peer shows as the reference
   --smp N          processors of the machine (default 2)
   --cpu MODEL      QEMU CPU model (default EPYC)
+  --parallel       let QEMU use all CPUs of the host for every guest (for fpu, it uses one)
   --timeout S      seconds for one guest (default 90)
   --args TEXT      command line of the guest
   --hv-args TEXT   further options for the hypervisor
@@ -29,6 +30,7 @@ pub(crate) struct Args {
     pub(crate) record: bool,
     pub(crate) smp: u32,
     pub(crate) cpu: String,
+    pub(crate) parallel: bool,
     pub(crate) timeout: u64,
     pub(crate) guest_args: String,
     pub(crate) hv_args: String,
@@ -47,6 +49,7 @@ impl Args {
             record: false,
             smp: 2,
             cpu: "EPYC".into(),
+            parallel: false,
             timeout: 90,
             guest_args: String::new(),
             hv_args: String::new(),
@@ -67,6 +70,7 @@ impl Args {
                 "--record" => args.record = true,
                 "--smp" => args.smp = value()?.parse().map_err(|e| format!("--smp: {e}"))?,
                 "--cpu" => args.cpu = value()?,
+                "--parallel" => args.parallel = true,
                 "--timeout" => {
                     args.timeout = value()?.parse().map_err(|e| format!("--timeout: {e}"))?
                 }

@@ -14,4 +14,5 @@ pub mod iso;
 pub mod kernels;
 pub mod machine;
 pub mod paths;
+pub mod place;
 pub mod qemu;

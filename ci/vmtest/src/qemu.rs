@@ -3,6 +3,7 @@
 use crate::console::{Console, Outcome};
 use crate::machine::{Emulator, Firmware, Machine};
 use crate::paths;
+use crate::place::{self, Place};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -143,14 +144,15 @@ pub struct Vm {
 
 impl Vm {
     /// Starts QEMU with its first serial port on the console; `dir` takes `console.log`, `qemu.log` and `command`.
-    pub fn start(mut args: Vec<String>, dir: &Path) -> Result<Self> {
+    pub fn start(mut args: Vec<String>, dir: &Path, place: Place) -> Result<Self> {
         args.extend(["-serial", "stdio", "-monitor", "none"].map(String::from));
         fs::write(dir.join("command"), shell_line(&args) + "\n")?;
-        let mut child = command(&args)
+        let mut command = command(&args);
+        command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(File::create(dir.join("qemu.log"))?)
-            .spawn()
+            .stderr(File::create(dir.join("qemu.log"))?);
+        let mut child = place::spawn(&mut command, place)
             .context("cannot start qemu-system-x86_64: run `cargo xtask setup`")?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             bail!("QEMU has no console");

@@ -4,6 +4,7 @@ use crate::setup::{self, Need};
 use crate::test::vm::Runner;
 use crate::ui;
 use anyhow::Result;
+use vmtest::place::Place;
 
 /// Options of `soak`.
 #[derive(clap::Args)]
@@ -17,6 +18,9 @@ pub struct Args {
     /// Stop at the first failure.
     #[arg(long)]
     stop: bool,
+    /// Let the emulator use all CPUs of the host.
+    #[arg(long)]
+    parallel: bool,
 }
 
 /// Boots `count` times; false if any failed.
@@ -27,9 +31,14 @@ pub fn run(args: &Args) -> Result<bool> {
     if let Some(name) = test.defconfig {
         crate::build::for_tests(name)?;
     }
+    let place = if args.parallel {
+        Place::Anywhere
+    } else {
+        Place::One(0)
+    };
     let mut failed = 0;
     for round in 1..=args.count {
-        let verdict = runner.run(&test, &format!("{}-{round}", test.name))?;
+        let verdict = runner.run(&test, &format!("{}-{round}", test.name), place)?;
         match verdict {
             Ok(seconds) => {
                 ui::say(&format!(

@@ -297,6 +297,20 @@ pub fn split_lock() {
     }
 }
 
+/// Saves the FPU state and restores it so many times.
+pub fn restore_fpu(times: u32) {
+    #[repr(align(16))]
+    struct Area([u8; 512]);
+    let mut area = Area([0; 512]);
+    // SAFETY: stores 512 bytes, to an area of that size and alignment, and reads them back into the same registers.
+    unsafe {
+        asm!("fxsave64 [{}]", in(reg) &mut area.0, options(nostack));
+        for _ in 0..times {
+            asm!("fxrstor64 [{}]", in(reg) &area.0, options(nostack, readonly));
+        }
+    }
+}
+
 /// Halts until the next interrupt; with interrupts off until INIT or NMI.
 pub fn hlt() {
     // SAFETY: the guest owns its processor.

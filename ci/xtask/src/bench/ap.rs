@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use vmtest::bundle::Bundle;
 use vmtest::console::Outcome;
 use vmtest::kernels::{self, Kernel};
+use vmtest::place::Place;
 use vmtest::qemu::{self, Boot, Vm};
 
 /// Goal: this part of the serial time is saved with the old pauses, from 8 CPUs on, by the quickest boots. (With 4 CPUs three start, and all at
@@ -148,7 +149,11 @@ fn boot(args: &Args, image: &Path, cpus: u32, kind: &Kind, how: &str) -> Result<
         module: None,
         cmdline: &line,
     };
-    let mut vm = Vm::start(qemu::args(&machine, &boot, &bundle.dir)?, &bundle.dir)?;
+    let mut vm = Vm::start(
+        qemu::args(&machine, &boot, &bundle.dir)?,
+        &bundle.dir,
+        Place::Anywhere,
+    )?;
     let text = see(&mut vm, "Brought up ", args.timeout)?;
     let (n, ms) = parse(&text).with_context(|| format!("not understood: {text}"))?;
     if n != up {
@@ -193,7 +198,11 @@ fn peer(args: &Args, cpus: u32) -> Result<f32> {
         dom0_cmdline: "",
         tables: &[],
     };
-    let mut vm = Vm::start(plan.args(&machine, &bundle.dir)?, &bundle.dir)?;
+    let mut vm = Vm::start(
+        plan.args(&machine, &bundle.dir)?,
+        &bundle.dir,
+        Place::Anywhere,
+    )?;
     see(&mut vm, "Brought up ", args.timeout)?;
     let text = vm.console.text();
     drop(vm);

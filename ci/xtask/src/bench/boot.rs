@@ -13,6 +13,7 @@ use vmtest::bundle::Bundle;
 use vmtest::console::Outcome;
 use vmtest::iso::HANDOVER;
 use vmtest::kernels::{self, Kernel};
+use vmtest::place::Place;
 use vmtest::qemu::Vm;
 
 /// The first line of Linux; its early console makes it come at once on both hypervisors.
@@ -89,7 +90,11 @@ fn boot(plan: &Plan<'_>, args: &Args, name: &str) -> Result<Sample> {
     let bundle = Bundle::new(name)?;
     let mut machine = media::machine("q35", plan.on)?;
     machine.cpus = args.cpus;
-    let mut vm = Vm::start(plan.args(&machine, &bundle.dir)?, &bundle.dir)?;
+    let mut vm = Vm::start(
+        plan.args(&machine, &bundle.dir)?,
+        &bundle.dir,
+        Place::Anywhere,
+    )?;
     let until = Instant::now() + Duration::from_secs(args.timeout);
     see(&mut vm, HANDOVER, &[], until)?;
     let start = Instant::now();

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use vmtest::bundle::Bundle;
 use vmtest::kernels::{self, Kernel};
+use vmtest::place::Place;
 use vmtest::qemu::Vm;
 
 /// Goal: this part of the time of Debian's `xl` on Xen to the guest's first line.
@@ -153,7 +154,11 @@ fn boot(kind: &Kind, kernel: &Kernel, args: &Args) -> Result<Vec<Sample>> {
         dom0_cmdline: &line,
         tables: &[],
     };
-    let mut vm = Vm::start(plan.args(&machine, &bundle.dir)?, &bundle.dir)?;
+    let mut vm = Vm::start(
+        plan.args(&machine, &bundle.dir)?,
+        &bundle.dir,
+        Place::Anywhere,
+    )?;
     let until = Instant::now() + Duration::from_secs(args.timeout);
     let mut samples = Vec::new();
     for _ in 0..=args.guests {

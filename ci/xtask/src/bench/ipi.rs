@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use std::{fs, str};
 use vmtest::bundle::Bundle;
 use vmtest::console::Outcome;
+use vmtest::place::Place;
 use vmtest::qemu::{self, Boot, Vm};
 
 /// Flushes of each kind in the boot that counts instructions. They are the same each time.
@@ -113,7 +114,11 @@ fn boot(
         module: None,
         cmdline: &line,
     };
-    let mut vm = Vm::start(qemu::args(&machine, &boot, &bundle.dir)?, &bundle.dir)?;
+    let mut vm = Vm::start(
+        qemu::args(&machine, &boot, &bundle.dir)?,
+        &bundle.dir,
+        Place::Anywhere,
+    )?;
     let until = Instant::now() + Duration::from_secs(args.timeout);
     match vm.wait(&["Xenolith cannot start: no dom0 kernel"], until) {
         Outcome::Found(..) => {}

@@ -40,6 +40,10 @@ pub struct Args {
     /// VM tests at a time (default: 2 with two or more CPUs).
     #[arg(long)]
     jobs: Option<usize>,
+    /// Let each emulator use all CPUs of the host: quicker, and truly at the same time, but a fault of QEMU's then ends some
+    /// of the boots (see the guide to testing).
+    #[arg(long)]
+    parallel: bool,
     /// List the names and end.
     #[arg(long)]
     list: bool,
@@ -160,7 +164,7 @@ pub fn run(args: &Args) -> Result<bool> {
         .iter()
         .for_each(|guest| cargo::micro_guest(guest, args.peer, &mut report));
     if !vm.is_empty() {
-        vm::run_all(&vm, args.peer, args.jobs, &mut report)?;
+        vm::run_all(&vm, args.peer, args.jobs, args.parallel, &mut report)?;
     }
     Ok(report.close())
 }

@@ -17,6 +17,7 @@ use vmtest::console::Outcome;
 use vmtest::iso::Iso;
 use vmtest::kernels::{self, Kernel};
 use vmtest::machine::{Emulator, Firmware, Machine};
+use vmtest::place::Place;
 use vmtest::qemu::Vm;
 use vmtest::{bochs, kernels as cache, paths};
 
@@ -62,11 +63,11 @@ impl Runner {
     }
 
     /// Runs one test with its bundle under `bundle`. The outer error is ours, the inner one the test's.
-    pub fn run(&self, test: &VmTest, bundle: &str) -> Result<Verdict> {
+    pub fn run(&self, test: &VmTest, bundle: &str, place: Place) -> Result<Verdict> {
         let start = Instant::now();
         let mut verdict = Ok(0.0);
         for _ in 0..test.repeat {
-            verdict = self.once(test, bundle)?;
+            verdict = self.once(test, bundle, place)?;
             if verdict.is_err() {
                 break;
             }
@@ -74,10 +75,10 @@ impl Runner {
         Ok(verdict.map(|_| start.elapsed().as_secs_f32()))
     }
 
-    fn once(&self, test: &VmTest, bundle: &str) -> Result<Verdict> {
+    fn once(&self, test: &VmTest, bundle: &str, place: Place) -> Result<Verdict> {
         let start = Instant::now();
         let bundle = Bundle::new(bundle)?;
-        let (mut vm, timeout) = self.start(test, &bundle)?;
+        let (mut vm, timeout) = self.start(test, &bundle, place)?;
         let until = Instant::now() + timeout;
         let result = watch(test, &mut vm, until);
         let verdict = match result {
@@ -100,7 +101,7 @@ impl Runner {
         let _ = fs::remove_dir_all(paths::logs().join(bundle.replace('/', ".")));
     }
 
-    fn start(&self, test: &VmTest, bundle: &Bundle) -> Result<(Vm, Duration)> {
+    fn start(&self, test: &VmTest, bundle: &Bundle, place: Place) -> Result<(Vm, Duration)> {
         if Machine::load(test.machine)?.emulator == Emulator::Bochs {
             return self.start_bochs(test, bundle);
         }
@@ -156,7 +157,7 @@ impl Runner {
         let args = plan.args(&machine, &bundle.dir)?;
         let seconds = (machine.timeout + test.extra_time) as f32 * self.scale;
         Ok((
-            Vm::start(args, &bundle.dir)?,
+            Vm::start(args, &bundle.dir, place)?,
             Duration::from_secs_f32(seconds),
         ))
     }
@@ -326,6 +327,7 @@ pub fn run_all(
     tests: &[VmTest],
     peer: Option<Peer>,
     jobs: Option<usize>,
+    parallel: bool,
     report: &mut Report,
 ) -> Result<()> {
     let hypervisor = if peer == Some(Peer::Xen) {
@@ -348,8 +350,14 @@ pub fn run_all(
         Some(Peer::None) => "bare",
     };
     thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
+        for job in 0..jobs {
+            let place = if parallel {
+                Place::Anywhere
+            } else {
+                Place::One(job)
+            };
+            let (next, report, first_error, runner) = (&next, &report, &first_error, &runner);
+            scope.spawn(move || {
                 while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let name = format!("{label}/{}", test.name);
                     if test.needs_xen && peer == Some(Peer::None) {
@@ -359,7 +367,7 @@ pub fn run_all(
                             .skip(&name, "needs a hypervisor");
                         continue;
                     }
-                    match runner.run(test, &name) {
+                    match runner.run(test, &name, place) {
                         Ok(verdict) => {
                             if let Ok(seconds) = verdict {
                                 ui::say(&format!("{name}: {seconds:.1} s"));

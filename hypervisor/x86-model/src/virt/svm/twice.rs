@@ -1,9 +1,11 @@
 //! Exits that QEMU's emulation makes twice.
 //!
-//! Now and then, right after an entry, the exit is carried out, and then once more with the host's state as the guest's: the control
-//! block then holds this CPU's own registers, and the exit says that the host's page tables are not in the guest's memory. The
-//! guest has not run a step, so the entry can be made again from what was in the block before. Seen with QEMU 10.0, once in some
-//! hundred boots; its cause there is not known.
+//! Now and then an exit is carried out, and then once more with the host's state as the guest's: the control block then holds this
+//! CPU's own registers, and the exit says that the host's page tables are not in the guest's memory. If the guest has not run
+//! a step, the entry can be made again from what was in the block before.
+//!
+//! The cause, in QEMU 10.0: when any CPU restores its FPU state, QEMU clears a bit in a word of its first CPU, without a lock. The
+//! same word says that nested paging is on. If the first CPU turns that off in the same moment, it stays on.
 
 use super::vmcb::{Save, V_INTR_MASKING, Vmcb, VmcbSegment};
 use crate::Gprs;
