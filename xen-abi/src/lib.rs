@@ -22,6 +22,7 @@ macro_rules! headers {
             $(&$module::HEADER,)*
             &domid::HEADER,
             &errno::HEADER,
+            &hvm::dm_op::HEADER,
             &hvm::op::HEADER,
             &hvm::params::HEADER,
             &hvm::save::HEADER,

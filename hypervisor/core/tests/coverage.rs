@@ -32,6 +32,7 @@ const FAMILIES: &[(u64, &str, &Header, &str)] = &[
     (32, "event_channel_op", &event_channel::HEADER, "op::"),
     (33, "physdev_op", &physdev::HEADER, "op::"),
     (34, "hvm_op", &hvm::op::HEADER, "op::"),
+    (41, "dm_op", &hvm::dm_op::HEADER, "op::"),
     (42, "hypfs_op", &hypfs::HEADER, "op::"),
     (35, "sysctl", &sysctl::HEADER, "op::"),
     (36, "domctl", &domctl::HEADER, "op::"),
@@ -109,6 +110,13 @@ fn answer(system: &System, call: u64, sub: u64) -> Option<i64> {
         36 => {
             system.poke_words(ARG, &[sub as u32, 0x15, GUEST.into()]);
             [ARG, 0, 0, 0, 0]
+        }
+        // A buffer with the operation, which says so itself.
+        41 => {
+            let buffer = [(ARG + 16) as u32, 0, 64, 0];
+            system.poke_words(ARG, &buffer);
+            system.poke_words(ARG + 16, &[sub as u32, 0]);
+            [GUEST.into(), 1, ARG, 0, 0]
         }
         18 => [sub, 0, ARG, 0, 0],
         20 => [sub, ARG, 1, 0, 0],

@@ -44,8 +44,6 @@ const REFUSED: &[(u64, u64, Errno, &[u32])] = &[
     (34, 0, Errno::EPERM, &[0x7ff0, 1]),
     (34, 0, Errno::EPERM, &[0x7ff0, 10]),
     (34, 1, Errno::EPERM, &[0x7ff0, 12]),
-    // dm_op: there is no device model.
-    (41, 0, Errno::ENOSYS, &[]),
 ];
 
 #[test]

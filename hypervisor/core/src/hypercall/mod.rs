@@ -5,6 +5,7 @@
 
 mod bitmap;
 mod console;
+mod dm;
 mod domctl;
 mod event_channel;
 mod grant_table;
@@ -156,7 +157,7 @@ pub const TABLE: [Row; 64] = {
     t[38] = refused("tmem_op");
     t[39] = refused("argo_op");
     t[40] = row("xenpmu_op", no_pmu);
-    t[41] = refused("dm_op");
+    t[41] = row("dm_op", dm::handle);
     t[42] = if cfg!(CONFIG_HYPFS) {
         row("hypfs_op", hypfs::handle)
     } else {

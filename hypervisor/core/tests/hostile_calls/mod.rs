@@ -315,7 +315,7 @@ impl Case {
     /// Any number, any arguments, a structure of any bytes.
     fn wild(random: &mut Random) -> Case {
         let numbers = [
-            7, 12, 13, 15, 17, 18, 20, 21, 24, 26, 29, 32, 33, 34, 35, 36, 42, 48, 60,
+            7, 12, 13, 15, 17, 18, 20, 21, 24, 26, 29, 32, 33, 34, 35, 36, 41, 42, 48, 60,
         ];
         let number = if random.one_in(50) {
             random.value()
@@ -343,9 +343,33 @@ impl Case {
         }
     }
 
+    /// An operation of a device model in a buffer of about its size. Ends of domains are kept rare.
+    fn device_model(random: &mut Random) -> Case {
+        let (buffers, at) = (random.place(), random.place());
+        let number = match random.below(8) {
+            0..4 => 14,
+            4 if random.one_in(20) => 16,
+            5 => 20,
+            _ => random.below(24),
+        };
+        let size = random.pick(&[8, 12, 24, 23, 7, 0, u64::MAX]);
+        let message = [random.value(), 0xfee0_0000 | random.below(1 << 20)];
+        let words = [
+            number | u64::from(random.one_in(9)) << 32,
+            message[0] & 0xffff_ffff,
+            message[1],
+        ];
+        let bytes = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        Case {
+            number: 41,
+            args: [random.below(4), random.below(5), buffers, 0, 0],
+            memory: vec![(buffers, bytes(&[at, size])), (at, bytes(&words))],
+        }
+    }
+
     /// A sub-operation with its structure.
     fn fitting(random: &mut Random, multicalls: bool) -> Case {
-        match random.below(31) {
+        match random.below(32) {
             0 => return Case::plain(15, [random.value(), 0, 0, 0, 0]),
             1 => return Case::plain(21, [random.below(2), random.below(8), 0, 0, 0]),
             2 => {
@@ -374,6 +398,7 @@ impl Case {
                     memory: vec![(at, path.to_vec())],
                 };
             }
+            5 => return Case::device_model(random),
             _ => {}
         }
         let (number, sub, name) = loop {
