@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use guest_rt::hypercall::{HYPFS_OP, Ret, call, hvm_op, ptr};
+use guest_rt::hypercall::{Ret, hvm_op};
 use guest_rt::{check, cpu, evtchn, fact, lapic, shared, smp, start, time, trap};
 
 guest_rt::entry!("posted", run);
@@ -65,24 +65,7 @@ fn upcall(vector: u8) {
 
 /// Exits of the target so far, by the hypervisor's count.
 fn exits() -> Option<u64> {
-    let mut path = *b"/exits/0/1\0";
-    let mut buffer = [0u8; 4096];
-    let (at, len) = (ptr(&mut path), path.len() as u64);
-    let size = buffer.len() as u64;
-    if Ret(call(HYPFS_OP, [1, at, len, ptr(&mut buffer), size])) != Ret(0) {
-        return None;
-    }
-    let text = buffer.get(12..)?;
-    let end = text.iter().position(|&b| b == 0)?;
-    let text = core::str::from_utf8(&text[..end]).ok()?;
-    let mut sum = 0u64;
-    for line in text.lines() {
-        let mut words = line.split(' ');
-        if words.next() == Some("exit") && words.next() != Some("schedule") {
-            sum += words.next()?.parse::<u64>().ok()?;
-        }
-    }
-    Some(sum)
+    guest_rt::exits::of(0, TARGET as u8)
 }
 
 /// Sends one and waits until the target has taken it.

@@ -162,6 +162,15 @@ pub fn rows() -> Vec<VmTest> {
         let row = row.dom0_cmdline(dom0).cpus(2);
         rows.push(row.steps(&[Step::See("TEST posted: SUCCESS")]));
     }
+    // The same of messages that the control domain injects into a guest, whose vCPU has the other processor.
+    for (name, line, dom0, level) in [
+        ("msi", "dom0_vcpus_pin apicv=post", "expect=none", Normal),
+        ("msi-off", "dom0_vcpus_pin apicv=off", "expect=each", Full),
+    ] {
+        let row = row(name, level).guest("msi").cmdline(line);
+        let row = row.dom0_cmdline(dom0).cpus(2);
+        rows.push(row.steps(&[Step::See("TEST msi: SUCCESS")]));
+    }
     rows.push(
         row("posted-100000", Full)
             .guest("posted")

@@ -11,9 +11,11 @@
 
 pub mod acpi;
 pub mod boot;
+pub mod child;
 pub mod console;
 pub mod cpu;
 pub mod evtchn;
+pub mod exits;
 pub mod hypercall;
 pub mod lapic;
 pub mod page;
