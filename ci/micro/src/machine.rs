@@ -6,8 +6,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use vmtest::place::Place;
-
 use crate::args::Args;
 use crate::report::Report;
 
@@ -26,19 +24,32 @@ impl Hypervisor<'_> {
     }
 }
 
-/// Guests that restore their FPU state without end. A fault of QEMU's would end them ([`vmtest::place`]); the others run truly
-/// at the same time where the host can.
+/// Guests that restore their FPU state without end. On several CPUs of the host a fault of QEMU's would end them (the guide to
+/// testing tells of it); the others run truly at the same time where the host can.
 const BOUND: &[&str] = &["fpu"];
 
-fn place(guest: &Path, args: &Args) -> Place {
+/// QEMU, all its threads on one CPU of the host if this guest needs that.
+fn emulator(guest: &Path, args: &Args) -> Command {
+    const QEMU: &str = "qemu-system-x86_64";
     let bound = guest
         .file_name()
         .is_some_and(|name| BOUND.iter().any(|b| name == *b));
-    if bound && !args.parallel {
-        Place::One(0)
-    } else {
-        Place::Anywhere
+    match first_cpu() {
+        Some(cpu) if bound && !args.parallel => {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &cpu.to_string(), QEMU]);
+            command
+        }
+        _ => Command::new(QEMU),
     }
+}
+
+/// The first CPU of the host that this process may use.
+fn first_cpu() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let list = status.split_once("Cpus_allowed_list:")?.1.trim_start();
+    let digits = list.find(|c: char| !c.is_ascii_digit())?;
+    list[..digits].parse().ok()
 }
 
 /// Ends QEMU whatever happens.
@@ -58,9 +69,8 @@ pub(crate) fn run(
     guest: &Path,
     args: &Args,
 ) -> Result<Report, String> {
-    let place = place(guest, args);
+    let mut qemu = emulator(guest, args);
     let guest = guest.to_str().ok_or("path of the guest is not UTF-8")?;
-    let mut qemu = Command::new("qemu-system-x86_64");
     qemu.args([
         "-machine",
         "q35,kernel-irqchip=split",
@@ -113,7 +123,8 @@ pub(crate) fn run(
         }
     }
     let mut running = Running(
-        vmtest::place::spawn(&mut qemu, place).map_err(|e| format!("qemu-system-x86_64: {e}"))?,
+        qemu.spawn()
+            .map_err(|e| format!("qemu-system-x86_64: {e}"))?,
     );
     let mut pipe = running.0.stdout.take().ok_or("no console pipe")?;
     let mut errors = running.0.stderr.take().ok_or("no error pipe")?;
