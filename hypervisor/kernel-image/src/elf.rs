@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use elf::ElfBytes;
-use elf::abi::{EM_X86_64, ET_DYN, ET_EXEC, PT_LOAD, PT_NOTE, SHT_NOTE};
+use elf::abi::{EM_386, EM_X86_64, ET_DYN, ET_EXEC, PT_LOAD, PT_NOTE, SHT_NOTE};
 use elf::endian::LittleEndian;
 use elf::file::Class;
 
@@ -90,10 +90,12 @@ impl Kernel {
     pub fn parse(file: &[u8]) -> Result<Self, KernelError> {
         let elf = ElfBytes::<LittleEndian>::minimal_parse(file)
             .map_err(|_| KernelError::BadElf("damaged or foreign ELF header"))?;
-        if elf.ehdr.class != Class::ELF64 {
-            return Err(KernelError::BadElf("32-bit ELF file"));
-        }
-        if elf.ehdr.e_machine != EM_X86_64 {
+        // The entry is 32-bit code in any case; boot loaders are linked so as a whole.
+        let machine = match elf.ehdr.class {
+            Class::ELF32 => EM_386,
+            Class::ELF64 => EM_X86_64,
+        };
+        if elf.ehdr.e_machine != machine {
             return Err(KernelError::BadElf("ELF file for another kind of CPU"));
         }
         if !matches!(elf.ehdr.e_type, ET_EXEC | ET_DYN) {

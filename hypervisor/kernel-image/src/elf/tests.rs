@@ -78,14 +78,49 @@ fn foreign_files_are_refused_with_a_reason() {
     assert!(with(5, 2).contains("ELF header"), "big endian");
     assert!(with(16, 1).contains("no executable"));
     assert!(with(18, 40).contains("another kind of CPU"));
-    // A 32-bit kernel: same ident but class 1, 52-byte header.
-    let mut file = good.clone();
-    file[4] = 1;
-    file[28..52].fill(0);
+    // A 64-bit file for a 32-bit CPU, and the other way round.
+    assert!(with(18, 3).contains("another kind of CPU"));
+    let mut file = small_32();
+    file[18] = 62;
     let text = std::format!("{}", Kernel::parse(&file).unwrap_err());
-    assert_eq!(text, "32-bit ELF file: a 64-bit x86 Linux kernel is needed");
+    assert_eq!(
+        text,
+        "ELF file for another kind of CPU: a 64-bit x86 Linux kernel is needed"
+    );
     for cut in 0..good.len() {
         assert!(Kernel::parse(&good[..cut]).is_err(), "cut to {cut}");
+    }
+}
+
+/// What [`Builder::small`] makes, as a 32-bit file, whose note is in a segment.
+fn small_32() -> Vec<u8> {
+    let mut file = b"\x7fELF\x01\x01\x01".to_vec();
+    file.resize(16, 0);
+    let words = |file: &mut Vec<u8>, words: &[u32]| {
+        words.iter().for_each(|w| file.extend(w.to_le_bytes()));
+    };
+    // Executable for a 386, version, entry (not the one that counts), program headers, no sections, flags.
+    words(&mut file, &[2 | 3 << 16, 1, 0, 52, 0, 0]);
+    // Sizes and numbers of headers.
+    words(&mut file, &[52 | 32 << 16, 2 | 40 << 16, 0]);
+    let note = entry(0x100_0002);
+    words(&mut file, &[1, 116, 16 << 20, 16 << 20, 4, 0x3000, 7, 4096]);
+    let len = note.len() as u32;
+    words(&mut file, &[4, 120, 0, 0, len, len, 4, 4]);
+    file.extend(b"code");
+    file.extend(note);
+    file
+}
+
+#[test]
+fn a_32_bit_file_says_the_same_as_a_64_bit_one() {
+    let file = small_32();
+    let kernel = Kernel::parse(&file).unwrap();
+    assert_eq!(kernel.entry, 0x100_0002);
+    assert_eq!((kernel.start, kernel.end), (16 << 20, (16 << 20) + 0x3000));
+    assert_eq!(&file[kernel.segments[0].file.clone()], b"code");
+    for cut in 0..file.len() {
+        assert!(Kernel::parse(&file[..cut]).is_err(), "cut to {cut}");
     }
 }
 
