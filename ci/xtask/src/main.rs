@@ -3,6 +3,7 @@
 
 mod bench;
 mod build;
+mod compat;
 mod config;
 mod exec;
 mod iso;
@@ -63,6 +64,8 @@ enum Command {
     Bench(bench::Args),
     /// Boot the micro-guests and compare what they see with Xen.
     Micro(micro::Args),
+    /// Boot guests that nobody here wrote, also on Debian's Xen: docs/compat.md.
+    Compat(compat::Args),
     /// Boot many times in a row.
     Soak(soak::Args),
 }
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Lint => lints::run(),
         Command::Bench(args) => bench::run(&args),
         Command::Micro(args) => micro::run(&args),
+        Command::Compat(args) => compat::run(&args),
         Command::Soak(args) => soak::run(&args),
     };
     match result {

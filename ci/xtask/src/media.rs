@@ -186,6 +186,20 @@ pub fn initrd_with_system(kernel: &Kernel, debian: bool, micro: bool) -> Result<
     ram_disk(kernel, &suffix, &extra, kept.as_slice())
 }
 
+/// dom0 with more files, for guests of all kinds: on Xenolith our services and both toolstacks, on Xen Debian's toolstack with our
+/// programs in `/ours`.
+pub fn initrd_with_guests(
+    kernel: &Kernel,
+    on: On,
+    files: Vec<(String, u32, PathBuf)>,
+) -> Result<PathBuf> {
+    if on == On::Xen {
+        let files = [files, programs("/ours")?].concat();
+        return debian_disk(kernel, "-guests-xen", files);
+    }
+    debian_disk(kernel, "-guests", [files, system_files()?].concat())
+}
+
 /// Our programs, and the files by which our init starts the services.
 fn system_files() -> Result<Vec<(String, u32, PathBuf)>> {
     let mut extra = programs("/sbin")?;
@@ -261,9 +275,15 @@ pub fn guest_initrd(kernel: &Kernel) -> Result<PathBuf> {
     let out = paths::target()
         .join("image")
         .join(format!("guest-{}.gz", kernel.series));
+    // What a kernel has built in lies in no file.
+    let there = |m: &&&str| {
+        let file = format!("{}.ko", m.replace('-', "_"));
+        kernel.modules.join(file).exists()
+    };
+    let modules: Vec<&str> = GUEST_MODULES.iter().filter(there).copied().collect();
     let contents = initramfs::Contents {
         kernel,
-        modules: GUEST_MODULES,
+        modules: &modules,
         scripts: &paths::root().join("ci/vm-tests/guest"),
         extra: &[],
         links: &[],

@@ -3,7 +3,8 @@
 //! Packages come by `apt-get download`, which checks Debian's signatures, and are only unpacked into the cache:
 //! nothing of them is installed on this machine.
 
-use super::{apt, modules, suite};
+use super::suite::{self, Suite};
+use super::{apt, modules};
 use crate::{exec, ui};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -26,8 +27,16 @@ struct Kernel {
     package: String,
     version: String,
     sha256: String,
+    /// Further packages of a kernel that Debian has split, of the same version.
+    #[serde(default)]
+    more: Vec<String>,
     /// The package that depends on the series' newest kernel.
     meta: String,
+    /// Debian release that it comes from, if not this machine's.
+    suite: Option<String>,
+    /// Fetched only by what asks for it.
+    #[serde(default)]
+    on_demand: bool,
     #[allow(dead_code, reason = "for people; every image states its licence")]
     licence: String,
 }
@@ -69,9 +78,19 @@ fn images() -> Result<Images> {
     toml::from_str(&text).with_context(|| format!("{} is malformed", path.display()))
 }
 
-/// The kernel series that `ci/images.toml` names.
+/// The kernel series that `ci/images.toml` names, without those that are fetched on demand.
 pub fn series() -> Result<Vec<String>> {
-    Ok(images()?.kernel.into_iter().map(|k| k.series).collect())
+    let always = images()?.kernel.into_iter().filter(|k| !k.on_demand);
+    Ok(always.map(|k| k.series).collect())
+}
+
+/// Every kernel that `ci/images.toml` names, fetched.
+pub fn all_kernels() -> Result<Vec<kernels::Kernel>> {
+    let fetched = images()?.kernel.into_iter().map(|wanted| {
+        ensure_kernel(&wanted).with_context(|| format!("Debian kernel {}", wanted.series))?;
+        kernels::Kernel::find(&wanted.series)
+    });
+    fetched.collect()
 }
 
 /// Empties the cache.
@@ -90,7 +109,7 @@ pub fn forget() -> Result<()> {
 /// Fetches what the cache lacks.
 pub fn ensure() -> Result<()> {
     let images = images()?;
-    for kernel in &images.kernel {
+    for kernel in images.kernel.iter().filter(|k| !k.on_demand) {
         ensure_kernel(kernel).with_context(|| format!("Debian kernel {}", kernel.series))?;
     }
     for file in &images.file {
@@ -124,7 +143,7 @@ pub fn kept_tree(name: &str) -> Result<(PathBuf, Vec<String>)> {
         for package in &wanted.packages {
             let known = |p: &&str| exec::first_line("apt-cache", &["show", p]).is_some();
             let package = package.split('|').find(known).unwrap_or(package);
-            let deb = download(package, None)?;
+            let deb = download(package, None, None)?;
             unpack_into(&deb, &part)?;
         }
     }
@@ -139,9 +158,11 @@ pub fn kept_tree(name: &str) -> Result<(PathBuf, Vec<String>)> {
 fn ensure_kernel(wanted: &Kernel) -> Result<()> {
     let dir = kernels::dir(&wanted.series);
     // Changes when the entry or the list of modules changes; written last, so half a job counts as none.
+    let first = std::slice::from_ref(&wanted.package);
+    let packages = [first, &wanted.more].concat();
     let stamp = format!(
         "{} {} {}\n{}\n",
-        wanted.package,
+        packages.join(" "),
         wanted.version,
         wanted.sha256,
         modules::WANTED.join(" ")
@@ -149,7 +170,9 @@ fn ensure_kernel(wanted: &Kernel) -> Result<()> {
     if fs::read_to_string(dir.join("made-from")).is_ok_and(|s| s == stamp) {
         return Ok(());
     }
-    let deb = match download(&wanted.package, Some(&wanted.version)) {
+    let from = wanted.suite.as_deref().map(Suite::open).transpose()?;
+    let from = from.as_ref();
+    let (deb, more) = match download(&wanted.package, Some(&wanted.version), from) {
         Ok(deb) => {
             let digest = sha256(&deb)?;
             if digest != wanted.sha256 {
@@ -160,19 +183,26 @@ fn ensure_kernel(wanted: &Kernel) -> Result<()> {
                     wanted.sha256
                 );
             }
-            deb
+            (deb, wanted.more.clone())
         }
         Err(gone) => {
-            let package = newest(wanted).with_context(|| format!("{gone:#}"))?;
+            let (package, more) = newest(wanted, from).with_context(|| format!("{gone:#}"))?;
             ui::say(&format!(
                 "Debian no longer serves {} {}: taking {package}",
                 wanted.package, wanted.version
             ));
-            download(&package, None)?
+            (download(&package, None, from)?, more)
         }
     };
+    let more: Vec<PathBuf> = more
+        .iter()
+        .map(|package| download(package, None, from))
+        .collect::<Result<_>>()?;
     let step = ui::step(&format!("unpack kernel {}", wanted.series));
     let unpacked = unpack(&deb)?;
+    for deb in &more {
+        unpack_into(deb, &unpacked)?;
+    }
     // Another run may be reading from the same cache: each part is made beside the old one and put in its place.
     let new = dir.join("new");
     if new.exists() {
@@ -187,9 +217,16 @@ fn ensure_kernel(wanted: &Kernel) -> Result<()> {
         .to_string_lossy()
         .into_owned();
     let image = unpacked.join(format!("boot/vmlinuz-{release}"));
+    // Debian 13's newer ones lie beside their modules.
+    let image = if image.exists() {
+        image
+    } else {
+        tree.join("vmlinuz")
+    };
     fs::copy(&image, new.join("vmlinuz"))
         .with_context(|| format!("no {} in the package", image.display()))?;
-    let count = modules::collect(&tree, &new.join("modules"))?;
+    // The flavour for clouds has no drivers of real machines; the kernels that every test needs must have all.
+    let count = modules::collect(&tree, &new.join("modules"), wanted.on_demand)?;
     fs::write(new.join("release"), format!("{release}\n"))?;
     fs::write(
         new.join("sha256"),
@@ -220,7 +257,7 @@ fn ensure_file(wanted: &SingleFile) -> Result<()> {
     if place.exists() {
         return Ok(());
     }
-    let deb = download(&wanted.package, None)?;
+    let deb = download(&wanted.package, None, None)?;
     let unpacked = unpack(&deb)?;
     fs::create_dir_all(&dir)?;
     let source = [&wanted.path, &format!("usr/{}", wanted.path)]
@@ -239,8 +276,8 @@ fn ensure_file(wanted: &SingleFile) -> Result<()> {
     Ok(())
 }
 
-/// `apt-get download` into the cache; the path of the package.
-fn download(package: &str, version: Option<&str>) -> Result<PathBuf> {
+/// `apt-get download` into the cache, of this machine's release or another; the path of the package.
+fn download(package: &str, version: Option<&str>, from: Option<&Suite>) -> Result<PathBuf> {
     let dir = paths::cache().join("debs").join(package);
     fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     if let Ok(deb) = only_entry(&dir) {
@@ -249,7 +286,11 @@ fn download(package: &str, version: Option<&str>) -> Result<PathBuf> {
     let spec = version.map_or(package.to_owned(), |v| format!("{package}={v}"));
     let get = || {
         // apt's own download user may not enter a home directory; as root apt then says so and goes on.
-        let mut command = exec::command("apt-get", ["download", "-q", &spec]);
+        let args = ["download", "-q", &spec];
+        let mut command = match from {
+            Some(suite) => suite.apt("apt-get", &args),
+            None => exec::command("apt-get", args),
+        };
         command.current_dir(&dir).env("LC_ALL", "C");
         let step = ui::step(&format!("fetch {spec}"));
         let output = exec::collect(command, |line| step.detail(line))?;
@@ -257,7 +298,7 @@ fn download(package: &str, version: Option<&str>) -> Result<PathBuf> {
         Ok::<_, anyhow::Error>(output)
     };
     let mut output = get()?;
-    if !output.ok {
+    if !output.ok && from.is_none() {
         if version.is_some_and(|v| v.contains("~bpo12")) {
             apt::ensure_backports()?;
         }
@@ -279,37 +320,51 @@ fn download(package: &str, version: Option<&str>) -> Result<PathBuf> {
     only_entry(&dir)
 }
 
-/// The newest kernel package of a series that apt knows.
-fn newest(wanted: &Kernel) -> Result<String> {
-    let table = exec::text("apt-cache", &["madison", &wanted.meta]).unwrap_or_default();
-    let prefix = format!("{}.", wanted.series);
+/// The newest kernel package of a series that apt knows, and its further parts.
+fn newest(wanted: &Kernel, from: Option<&Suite>) -> Result<(String, Vec<String>)> {
+    let text = |args: &[&str]| {
+        let output = match from {
+            Some(suite) => exec::collect(suite.apt("apt-cache", args), |_| {}),
+            None => exec::collect(exec::command("apt-cache", args), |_| {}),
+        };
+        output.map(|o| o.lines).unwrap_or_default()
+    };
+    let table = text(&["madison", &wanted.meta]);
+    // Of another release there is one version.
+    let prefix = match from {
+        Some(_) => String::new(),
+        None => {
+            let number = wanted.series.split('-').next().unwrap_or_default();
+            format!("{number}.")
+        }
+    };
     let version = table
-        .lines()
+        .iter()
         .filter_map(|l| l.split('|').nth(1))
         .map(str::trim)
         .find(|v| v.starts_with(&prefix));
     let version = version.with_context(|| {
         format!(
             "Debian {} has no kernel {} in apt's lists; is the network there?",
-            apt::codename(),
+            wanted.suite.clone().unwrap_or_else(apt::codename),
             wanted.series
         )
     })?;
-    let record = exec::text(
-        "apt-cache",
-        &["show", &format!("{}={version}", wanted.meta)],
-    )
-    .unwrap_or_default();
+    let record = text(&["show", &format!("{}={version}", wanted.meta)]);
     let depends = record
-        .lines()
+        .iter()
         .find_map(|l| l.strip_prefix("Depends: "))
         .unwrap_or_default();
     let package = depends
         .split([',', ' '])
-        .find(|w| w.starts_with("linux-image-"));
-    package
-        .map(String::from)
-        .with_context(|| format!("{} {version} names no kernel package", wanted.meta))
+        .find(|w| w.starts_with("linux-image-"))
+        .with_context(|| format!("{} {version} names no kernel package", wanted.meta))?;
+    // A split kernel's packages have the release in common: linux-binary-RELEASE, linux-modules-RELEASE.
+    let release = |name: &str| name.splitn(3, '-').nth(2).unwrap_or_default().to_owned();
+    let (old, new) = (release(&wanted.package), release(package));
+    let part = |name: &String| name.replace(&old, &new);
+    let more = wanted.more.iter().map(part).collect();
+    Ok((part(&wanted.package), more))
 }
 
 fn unpack(deb: &Path) -> Result<PathBuf> {

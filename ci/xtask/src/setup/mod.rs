@@ -11,7 +11,7 @@ mod suite;
 use anyhow::Result;
 use vmtest::{kernels, paths};
 
-pub use fetch::{kept_tree, tree};
+pub use fetch::{all_kernels, kept_tree, tree};
 pub use rust::{metal_target_flags, missing_component, static_target_flags};
 
 /// Options of `setup`.

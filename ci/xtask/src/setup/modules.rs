@@ -46,8 +46,8 @@ pub const WANTED: &[&str] = &[
 ];
 
 /// Copies the wanted modules and their dependencies from the tree of a kernel release to `out`, uncompressed, with a
-/// `modules.dep`. Returns how many there are.
-pub fn collect(tree: &Path, out: &Path) -> Result<usize> {
+/// `modules.dep`. Returns how many there are. With `some`, wanted ones may be missing.
+pub fn collect(tree: &Path, out: &Path, some: bool) -> Result<usize> {
     let mut index = BTreeMap::new();
     list(tree, &mut index)?;
     let built_in = fs::read_to_string(tree.join("modules.builtin")).unwrap_or_default();
@@ -56,12 +56,16 @@ pub fn collect(tree: &Path, out: &Path) -> Result<usize> {
         .filter_map(|l| name_of(Path::new(l)))
         .collect();
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut todo: Vec<String> = WANTED.iter().map(|m| m.replace('-', "_")).collect();
+    let wanted: Vec<String> = WANTED.iter().map(|m| m.replace('-', "_")).collect();
+    let mut todo = wanted.clone();
     while let Some(name) = todo.pop() {
         if found.contains_key(&name) || built_in.contains(&name) {
             continue;
         }
         let Some(path) = index.get(&name) else {
+            if some && wanted.contains(&name) {
+                continue;
+            }
             bail!("the kernel package has no module {name}")
         };
         let bytes = read(path)?;

@@ -24,6 +24,9 @@ use vmtest::{bochs, kernels as cache, paths};
 /// Lines of console shown for a failed test.
 const TAIL: usize = 25;
 
+/// Series of the kernels that tests name.
+const TESTED: &[&str] = &["6.1", "6.12"];
+
 /// `Ok(seconds)` for a pass, `Err(reason)` for a failure.
 pub type Verdict = Result<f32, String>;
 
@@ -40,19 +43,20 @@ impl Runner {
     /// A runner for Xenolith, built if need be.
     pub fn new() -> Result<Self> {
         let hypervisor = crate::build::build(&crate::build::Args::default())?;
-        Self::with(None, hypervisor)
+        Self::with(None, hypervisor, TESTED)
     }
 
-    fn with(peer: Option<Peer>, hypervisor: PathBuf) -> Result<Self> {
+    /// A runner of tests with these kernels, which must be in the cache.
+    pub fn with(peer: Option<Peer>, hypervisor: PathBuf, series: &[&str]) -> Result<Self> {
         let scale = env::var("XENOLITH_TIMEOUT_SCALE")
             .ok()
             .and_then(|s| s.parse().ok())
             .unwrap_or(1.0);
         let mut kernels = BTreeMap::new();
-        for series in ["6.1", "6.12"] {
+        for series in series {
             let kernel = Kernel::find(series)?;
             let initrd = media::initrd(&kernel)?;
-            kernels.insert(series.to_owned(), (kernel, initrd));
+            kernels.insert((*series).to_owned(), (kernel, initrd));
         }
         Ok(Self {
             peer,
@@ -117,6 +121,9 @@ impl Runner {
         };
         let mut machine = media::machine(test.machine, on)?;
         machine.cpus = test.cpus;
+        if let Some(memory) = test.memory {
+            machine.memory = memory.into();
+        }
         if test.firmware == Firmware::Efi {
             machine.firmware = Firmware::Efi;
         }
@@ -338,7 +345,7 @@ pub fn run_all(
     if peer.is_none() {
         kernels::busybox()?;
     }
-    let runner = Runner::with(peer, hypervisor)?;
+    let runner = Runner::with(peer, hypervisor, TESTED)?;
     let cores = thread::available_parallelism().map_or(1, |n| n.get());
     let jobs = jobs.unwrap_or(cores.min(2)).max(1);
     let next = AtomicUsize::new(0);
