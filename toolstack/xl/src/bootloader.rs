@@ -6,6 +6,7 @@
 use crate::cfg::DomainConfig;
 use crate::cfg::domain::BootLoader;
 use crate::cmd::failure::{Failure, Result};
+use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Read};
@@ -189,7 +190,12 @@ fn start(command: &mut Command) -> io::Result<(std::process::Child, File)> {
     unlockpt(&ours)?;
     let name = ptsname(&ours, Vec::new())?;
     let name = name.into_string().map_err(|_| io::ErrorKind::InvalidData)?;
-    let theirs = OpenOptions::new().read(true).write(true).open(name)?;
+    // A monitor leads its session and has no terminal. This one must not become its terminal: a session's leader dies with it.
+    let theirs = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(OFlags::NOCTTY.bits().cast_signed())
+        .open(name)?;
     command
         .stdin(Stdio::from(theirs.try_clone()?))
         .stdout(Stdio::from(theirs.try_clone()?))
@@ -306,6 +312,26 @@ printf disk >"$dir/ramdisk"
             let error = with_script(name, script, "").expect_err(name).message;
             assert!(error.contains(part) && !error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn the_leader_of_a_session_outlives_it() {
+        const CHILD: &str = "XL_TEST_SESSION";
+        const NAME: &str = "bootloader::tests::the_leader_of_a_session_outlives_it";
+        if std::env::var_os(CHILD).is_none() {
+            let this = std::env::current_exe().expect("runs");
+            let mut child = Command::new(this);
+            let output = child.args(["--exact", NAME]).env(CHILD, "1").output();
+            let output = output.expect("started");
+            assert!(output.status.success(), "{output:?}");
+            return;
+        }
+        // Its terminal is gone when the listener has ended; the signal comes then.
+        rustix::process::setsid().expect("leads no group of processes");
+        let script = format!("{ANSWERS}\nprintf 'kernel %s\\0' \"$dir/kernel\" >\"$out\"");
+        with_script("session", &script, "").expect("found");
+        with_script("session-no", "exit 1", "").expect_err("fails");
+        std::thread::sleep(std::time::Duration::from_millis(500));
     }
 
     #[test]
