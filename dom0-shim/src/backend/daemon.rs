@@ -38,7 +38,7 @@ pub fn run(
     );
     let start = Instant::now();
     let mut store = loop {
-        match Client::open() {
+        match Client::open_within(STORE_EVERY) {
             Ok(store) => break Some(store),
             Err(error) if start.elapsed() > STORE_PATIENCE => return Err(error.to_string()),
             Err(_) => std::thread::sleep(STORE_EVERY / 10),
@@ -60,7 +60,7 @@ pub fn run(
         }
         let result = match &mut store {
             Some(store) => turn(&mut glue, store),
-            None => match Client::open() {
+            None => match Client::open_within(STORE_EVERY) {
                 Ok(mut client) => {
                     let result = glue.begin(&mut client);
                     say.borrow_mut()("xenstored is back");

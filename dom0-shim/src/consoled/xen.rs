@@ -8,6 +8,7 @@ use super::terminal::Pty;
 use crate::shared::BoxedPage;
 use std::collections::BTreeMap;
 use std::io;
+use std::time::Duration;
 use xen_abi::linux::gntdev::RESERVED_CONSOLE;
 use xen_abi::{DomId, domid};
 use xen_sys::domctl::Control;
@@ -16,6 +17,8 @@ use xen_sys::foreign::ForeignMemory;
 use xen_sys::gntdev::Grants;
 use xen_sys::xenstore::{Client, Error, Event, Result, Transaction};
 
+/// How long a store behind the kernel may take to answer; consoles wait meanwhile.
+const STORE: Duration = Duration::from_millis(500);
 /// Tokens of watches: a domain's number, or this.
 const DOMAINS: &str = "domains";
 
@@ -69,7 +72,7 @@ impl Machine {
     /// # Errors
     /// It is not there.
     pub fn connect(&mut self) -> Result<()> {
-        let mut store = Client::open()?;
+        let mut store = Client::open_within(STORE)?;
         store.watch("@introduceDomain", DOMAINS)?;
         store.watch("@releaseDomain", DOMAINS)?;
         (self.store, self.lost) = (Some(store), None);
@@ -94,7 +97,7 @@ impl Machine {
     /// The next news, if there are any.
     pub fn news(&mut self) -> Option<News> {
         loop {
-            let event = self.ask(|store| store.event(Some(std::time::Duration::ZERO)))??;
+            let event = self.ask(|store| store.event(Some(Duration::ZERO)))??;
             if let Some(news) = meaning(&event) {
                 return Some(news);
             }

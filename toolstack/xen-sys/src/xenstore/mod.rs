@@ -65,6 +65,10 @@ pub struct Event {
     pub token: String,
 }
 
+/// How long a store behind the kernel's device may take for its first answer. The kernel keeps requests for as long as there is no
+/// store at all.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// A connection.
 #[derive(Debug)]
 pub struct Client {
@@ -77,22 +81,55 @@ impl Client {
     /// Connects: to the socket if the daemon runs here, else through the kernel.
     ///
     /// # Errors
-    /// If neither is there.
+    /// If neither is there, or nobody answers the kernel within seconds.
     pub fn open() -> io::Result<Client> {
-        Ok(Client {
-            stream: Stream::open()?,
+        Client::open_within(PATIENCE)
+    }
+
+    /// The same for those that have other things to do than to wait.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn open_within(patience: Duration) -> io::Result<Client> {
+        let (stream, refused) = Stream::open()?;
+        let mut client = Client::of(stream);
+        // Who listens on a socket is there; of the kernel's device nobody knows.
+        if let Some(refused) = refused
+            && !client.answers(patience)?
+        {
+            let seconds = patience.as_secs();
+            let text = format!(
+                "cannot reach xenstored: {refused}, and it does not answer the kernel in {seconds} s; is it running?"
+            );
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+        Ok(client)
+    }
+
+    fn of(stream: Stream) -> Client {
+        Client {
+            stream,
             events: VecDeque::new(),
             last_request: 0,
-        })
+        }
+    }
+
+    /// Whether the store answers a question that everybody may ask.
+    fn answers(&mut self, patience: Duration) -> io::Result<bool> {
+        self.request(kind::GET_DOMAIN_PATH, Transaction::NONE, b"0\0")
+            .map_err(io::Error::other)?;
+        if !self.stream.readable(Some(patience))? {
+            return Ok(false);
+        }
+        match self.reply(kind::GET_DOMAIN_PATH) {
+            Err(Error::Refused(_)) | Ok(_) => Ok(true),
+            Err(error) => Err(io::Error::other(error)),
+        }
     }
 
     /// Connects to a store made for tests.
     pub fn fake(store: &crate::fake::FakeStore) -> Client {
-        Client {
-            stream: Stream::Fake(store.clone()),
-            events: VecDeque::new(),
-            last_request: 0,
-        }
+        Client::of(Stream::Fake(store.clone()))
     }
 
     /// A node's value.
@@ -339,6 +376,11 @@ impl Client {
         if payload.len() > limit::PAYLOAD_MAX as usize {
             return Err(Error::Refused(Errno::E2BIG));
         }
+        self.request(kind, tx, &payload)?;
+        self.reply(kind)
+    }
+
+    fn request(&mut self, kind: u32, tx: Transaction, payload: &[u8]) -> Result<()> {
         self.last_request = self.last_request.wrapping_add(1).max(1);
         let request = SockMsg {
             kind,
@@ -346,12 +388,16 @@ impl Client {
             tx_id: tx.0,
             len: payload.len() as u32,
         };
-        self.stream.send(request, &payload)?;
+        self.stream.send(request, payload)
+    }
+
+    /// The reply to the last request.
+    fn reply(&mut self, kind: u32) -> Result<Vec<u8>> {
         loop {
             let (header, payload) = self.stream.receive()?;
             match header.kind {
                 kind::WATCH_EVENT => self.events.push_back(event(&payload)?),
-                _ if header.req_id != request.req_id => {
+                _ if header.req_id != self.last_request => {
                     return Err(Error::Protocol("a reply to another request"));
                 }
                 kind::ERROR => {
@@ -384,4 +430,52 @@ fn strings(payload: &[u8]) -> Result<Vec<String>> {
     words
         .map(|w| String::from_utf8(w).map_err(|_| Error::Protocol("a name that is not text")))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use zerocopy::IntoBytes;
+
+    /// A client of the kernel's device, and what is behind that.
+    fn device() -> (Client, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("made");
+        let file = File::from(OwnedFd::from(ours));
+        (Client::of(Stream::Device(file)), theirs)
+    }
+
+    #[test]
+    fn a_store_that_never_answers_is_given_up() {
+        let (mut client, mut theirs) = device();
+        assert!(!client.answers(Duration::from_millis(50)).expect("asked"));
+        let mut asked = [0; 18];
+        theirs.read_exact(&mut asked).expect("something was asked");
+        assert_eq!((asked[0], &asked[16..]), (10, &b"0\0"[..]));
+    }
+
+    #[test]
+    fn any_answer_will_do() {
+        for (kind, text) in [
+            (kind::GET_DOMAIN_PATH, "/local/domain/0\0"),
+            (kind::ERROR, "EACCES\0"),
+        ] {
+            let (mut client, mut theirs) = device();
+            let header = SockMsg {
+                kind,
+                req_id: 1,
+                tx_id: 0,
+                len: text.len() as u32,
+            };
+            theirs.write_all(header.as_bytes()).expect("written");
+            theirs.write_all(text.as_bytes()).expect("written");
+            assert!(client.answers(Duration::ZERO).expect("answered"));
+        }
+        let (mut client, theirs) = device();
+        drop(theirs);
+        assert!(client.answers(Duration::ZERO).is_err());
+    }
 }

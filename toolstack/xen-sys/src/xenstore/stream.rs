@@ -24,25 +24,24 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Opens what `XENSTORED_PATH` or `XENSTORED_RUNDIR` name, the usual socket or the kernel's device.
-    pub fn open() -> io::Result<Stream> {
+    /// Opens what `XENSTORED_PATH` or `XENSTORED_RUNDIR` name, the usual socket or the kernel's device; with the last, why it is
+    /// not the socket.
+    pub fn open() -> io::Result<(Stream, Option<String>)> {
         let named = std::env::var_os("XENSTORED_PATH").map(std::path::PathBuf::from);
         let beside = || {
             std::env::var_os("XENSTORED_RUNDIR").map(|d| std::path::Path::new(&d).join("socket"))
         };
         let socket = named.or_else(beside).unwrap_or_else(|| SOCKET.into());
         let refused = match UnixStream::connect(&socket) {
-            Ok(stream) => return Ok(Stream::Socket(stream)),
+            Ok(stream) => return Ok((Stream::Socket(stream), None)),
             Err(error) => error,
         };
         let device = |path: &&str| OpenOptions::new().read(true).write(true).open(path).ok();
+        let why = format!("{}: {refused}", socket.display());
         match DEVICES.iter().find_map(device) {
-            Some(file) => Ok(Stream::Device(file)),
+            Some(file) => Ok((Stream::Device(file), Some(why))),
             None => {
-                let text = format!(
-                    "cannot reach xenstored: {}: {refused}; is it running?",
-                    socket.display()
-                );
+                let text = format!("cannot reach xenstored: {why}; is it running?");
                 Err(io::Error::new(refused.kind(), text))
             }
         }

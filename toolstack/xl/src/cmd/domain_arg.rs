@@ -46,9 +46,5 @@ fn invalid(text: &str) -> Failure {
 /// # Errors
 /// If xenstored does not run.
 pub fn store() -> Result<Client> {
-    Client::open().map_err(|e| {
-        Failure::new(format!(
-            "cannot connect to xenstored ({e}); is it running, and is this the control domain?"
-        ))
-    })
+    Client::open().map_err(|e| Failure::new(e.to_string()))
 }
