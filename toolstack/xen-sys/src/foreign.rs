@@ -4,6 +4,7 @@
 
 use crate::call::linux_call;
 use crate::page::{PAGE_SIZE, SharedPage};
+use crate::sparse::{self, Piece};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
@@ -34,23 +35,20 @@ impl ForeignMemory {
         })
     }
 
-    /// Copies bytes into a domain's memory at a guest address.
+    /// Copies bytes into a domain's memory at a guest address. The memory must be fresh, that is zero: pages of zeros are left
+    /// out, since to map a page takes much longer than to look at it.
     ///
     /// # Errors
     /// The hypervisor's, for the first page that cannot be mapped.
-    pub fn write(&self, domid: DomId, address: u64, bytes: &[u8]) -> io::Result<()> {
-        let page = PAGE_SIZE as u64;
-        let (mut address, mut bytes) = (address, bytes);
-        while !bytes.is_empty() {
-            let offset = (address % page) as usize;
-            let len = bytes.len().min(BATCH * PAGE_SIZE - offset);
-            let first = address / page;
-            let count = (offset + len).div_ceil(PAGE_SIZE) as u64;
-            let frames: Vec<u64> = (first..first + count).collect();
+    pub fn write_fresh(&self, domid: DomId, address: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut pieces = sparse::pieces(address, bytes).peekable();
+        while pieces.peek().is_some() {
+            let batch: Vec<Piece> = pieces.by_ref().take(BATCH).collect();
+            let frames: Vec<u64> = batch.iter().map(|p| p.frame).collect();
             let window = self.map(domid, &frames)?;
-            window.copy_in(offset, &bytes[..len]);
-            address += len as u64;
-            bytes = &bytes[len..];
+            for (page, piece) in batch.into_iter().enumerate() {
+                window.copy_in(page * PAGE_SIZE + piece.offset, &bytes[piece.range]);
+            }
         }
         Ok(())
     }
@@ -58,7 +56,7 @@ impl ForeignMemory {
     /// Copies bytes out of a domain's memory.
     ///
     /// # Errors
-    /// As [`ForeignMemory::write`].
+    /// As [`ForeignMemory::write_fresh`].
     pub fn read(&self, domid: DomId, address: u64, bytes: &mut [u8]) -> io::Result<()> {
         let page = PAGE_SIZE as u64;
         let mut done = 0;

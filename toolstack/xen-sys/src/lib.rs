@@ -18,6 +18,7 @@ mod locked;
 pub mod loopdev;
 pub mod net;
 pub mod page;
+mod sparse;
 pub mod xen;
 pub mod xenstore;
 pub mod xsd;

@@ -152,7 +152,7 @@ impl System for Real {
     }
 
     fn write(&mut self, domid: DomId, address: u64, bytes: &[u8]) -> io::Result<()> {
-        self.memory.write(domid, address, bytes)
+        self.memory.write_fresh(domid, address, bytes)
     }
 
     fn context(&mut self, domid: DomId) -> io::Result<Vec<u8>> {

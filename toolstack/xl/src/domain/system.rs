@@ -52,7 +52,7 @@ pub trait System {
     fn populate(&mut self, domid: DomId, frames: Range<u64>) -> io::Result<()>;
     /// Tells the memory map.
     fn map(&mut self, domid: DomId, map: &[(u64, u64, u32)]) -> io::Result<()>;
-    /// Writes into its memory.
+    /// Writes into its memory, which is new: zero, and written once.
     fn write(&mut self, domid: DomId, address: u64, bytes: &[u8]) -> io::Result<()>;
     /// Its hardware state.
     fn context(&mut self, domid: DomId) -> io::Result<Vec<u8>>;
