@@ -5,14 +5,14 @@ mod common;
 use std::sync::atomic::Ordering;
 
 use common::System;
-use common::toolstack::{ARG, VERSION, bytes, from, pvh};
+use common::toolstack::{ARG, LIST, VERSION, bytes, from, pvh};
 use hv_core::vcpu::run::{PcpuLocal, step};
 use hv_hw::machine::{CpuId, Exit};
 use x86_model::Gfn;
 use xen_abi::domctl::{
-    CreateDomain, CreateDomain17, GetDomainInfo, GetVcpuInfo, MaxMem, MaxVcpus, PagingMempool,
-    SchedCredit, SchedulerOp, SendTrigger, SetDomainHandle, SetVirqHandler, VcpuAffinity, affinity,
-    cdf, dominf, emu, op, schedop, scheduler,
+    CreateDomain, CreateDomain17, GetDomainInfo, GetPageFrameInfo3, GetVcpuInfo, MaxMem, MaxVcpus,
+    PagingMempool, SchedCredit, SchedulerOp, SendTrigger, SetDomainHandle, SetVirqHandler,
+    VcpuAffinity, affinity, cdf, dominf, emu, op, pfinfo, schedop, scheduler,
 };
 use xen_abi::{DomId, Errno};
 use zerocopy::{FromBytes, IntoBytes};
@@ -182,6 +182,37 @@ fn what_is_told_of_a_domain() {
     let i = s.info(0);
     assert_eq!(i.tot_pages, common::PAGES);
     assert_eq!(i.flags & dominf::PAUSED, 0);
+}
+
+#[test]
+fn frames_are_told_from_holes() {
+    let s = System::new(1);
+    let d = s.create_ready(1, 16);
+    assert_eq!(s.populate(d.id.0, 0, &[3, 70, 200]), 3);
+    // An odd number of them, in any order, and one from beyond all memory.
+    let mut asked: Vec<u64> = (0..150).rev().collect();
+    asked.extend([200, u64::MAX, 3]);
+    let ask = |num: u64, array: u64| {
+        s.domctl(
+            op::GETPAGEFRAMEINFO3,
+            d.id.0,
+            &GetPageFrameInfo3 { num, array },
+        )
+        .0
+    };
+    s.poke(LIST, asked.as_bytes());
+    assert_eq!(ask(asked.len() as u64, LIST), 0);
+    let told: [u64; 153] = zerocopy::transmute!(s.peek::<{ 153 * 8 }>(LIST));
+    for (frame, kind) in asked.iter().zip(told) {
+        let there = [3, 70, 200].contains(frame);
+        let expected = if there { pfinfo::NOTAB } else { pfinfo::XTAB };
+        assert_eq!(kind, expected.into(), "{frame}");
+    }
+    assert_eq!(ask(0, 0), 0);
+    assert_eq!(ask(1025, LIST), err(Errno::E2BIG));
+    // The last part of the list is not there.
+    assert_eq!(ask(1024, common::PAGES * 4096 - 512), err(Errno::EFAULT));
+    assert_eq!(ask(1024, u64::MAX - 7), err(Errno::EFAULT));
 }
 
 /// Lets a domain's vCPU 0 run on the fake machine until it sleeps.
