@@ -239,12 +239,8 @@ fn create(context: &Context, args: &Args) -> Outcome {
         eprint!("{}", json::text(&config)?);
     }
     if context.dry_run || args.has("dryrun") {
-        if let Some(loader) = &config.bootloader {
-            // It may take its time, and ask.
-            eprintln!("xl: no plan: {} is not run for it", loader.program);
-            return output::print(&json::text(&config)?);
-        }
-        let files = Files::read(&config, false)?;
+        // A boot loader only looks; with -c it may ask.
+        let files = Files::read(&config, args.has("c"))?;
         let image = files.image(&config)?;
         output::print(&json::text(&config)?)?;
         if !args.has("quiet") {

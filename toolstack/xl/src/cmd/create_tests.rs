@@ -66,6 +66,32 @@ fn a_dry_run_shows_the_config() {
 }
 
 #[test]
+fn a_dry_run_asks_the_boot_loader() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = Dir::new("loader");
+    let kernel = dir.file("kernel", &Builder::small().build());
+    let script = format!(
+        "#!/bin/sh\nfor w; do case $w in --output=*) printf 'kernel {kernel}\\0args a' >${{w#*=}};; esac; done\n"
+    );
+    let loader = dir.file("loader", script.as_bytes());
+    let set = |mode| fs::set_permissions(&loader, fs::Permissions::from_mode(mode)).unwrap();
+    set(0o755);
+    let text = format!(
+        "type='pvh'\nname='g'\nmemory=64\nbootloader='{loader}'\ndisk=['/x.img,raw,xvda,w']\n"
+    );
+    let config = dir.file("g.cfg", text.as_bytes());
+    let value: serde_json::Value =
+        serde_json::from_str(&printed(&format!("create -qn {config}"))).unwrap();
+    assert_eq!(value["b_info"]["bootloader"], loader);
+    // Its kernel is looked at.
+    let (code, text) = run(&format!("create -qn {config} memory=16"));
+    assert!(code != 0 && text.contains("memory=17"), "{text}");
+    set(0o644);
+    let (code, text) = run(&format!("create -qn {config}"));
+    assert!(code != 0 && text.starts_with("bootloader "), "{text}");
+}
+
+#[test]
 fn what_is_wrong_with_a_create_is_one_line() {
     let dir = Dir::new("wrong");
     let config = dir.file("g.cfg", b"type='pvh'\nname='g'\nmemory=x\n");
