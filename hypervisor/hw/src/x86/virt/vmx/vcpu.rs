@@ -29,8 +29,8 @@ use crate::x86::cpu::percpu;
 use crate::x86::virt::fpu::Switched;
 use crate::x86::{asm, quirks};
 
-/// Where the preemption timer starts: some ten thousand cycles, as it counts every 32nd or so.
-const TIMER_START: u32 = 500;
+/// Where the preemption timer starts. It is used on Bochs alone, which counts every cycle.
+const TIMER_START: u32 = 16_000;
 
 /// The context of one vCPU.
 pub struct VmxVcpu {
