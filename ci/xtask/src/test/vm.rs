@@ -140,17 +140,7 @@ impl Runner {
             link(&disk, &bundle.dir.join("disk.img"))?;
             line += &format!(" xt.bytes={} xt.md5={md5}", u64::from(test.disk_mib) << 20);
         }
-        let with_tools = match (test.tools, test.debian) {
-            (_, debian) if test.system => Some(media::initrd_with_system(
-                kernel,
-                debian.is_some(),
-                test.micro,
-            )?),
-            (true, Some(_)) => Some(media::initrd_with_both(kernel)?),
-            (true, None) => Some(media::initrd_with_tools(kernel)?),
-            (false, Some(release)) => Some(media::initrd_with_debian(kernel, release)?),
-            (false, None) => None,
-        };
+        let with_tools = tools(test, kernel)?;
         let special = test.defconfig.map(|name| crate::build::image(Some(name)));
         let plan = Plan {
             on,
@@ -196,6 +186,7 @@ impl Runner {
             line += &format!(" xt.test={script}");
         }
         let guest = test.guest.map(micro::build_guest).transpose()?;
+        let with_tools = tools(test, kernel)?;
         let special = test.defconfig.map(|name| crate::build::image(Some(name)));
         let iso = bundle.dir.join("boot.iso");
         vmtest::iso::build(
@@ -208,7 +199,9 @@ impl Runner {
                 } else {
                     &line
                 },
-                initrd: guest.is_none().then_some(initrd.as_path()),
+                initrd: guest
+                    .is_none()
+                    .then_some(with_tools.as_ref().unwrap_or(initrd)),
                 tables: test.tables,
                 efi_only: false,
             },
@@ -220,6 +213,21 @@ impl Runner {
             Duration::from_secs_f32(seconds),
         ))
     }
+}
+
+/// The RAM disk of a test whose dom0 has more than the plain one.
+fn tools(test: &VmTest, kernel: &Kernel) -> Result<Option<PathBuf>> {
+    Ok(match (test.tools, test.debian) {
+        (_, debian) if test.system => Some(media::initrd_with_system(
+            kernel,
+            debian.is_some(),
+            test.micro,
+        )?),
+        (true, Some(_)) => Some(media::initrd_with_both(kernel)?),
+        (true, None) => Some(media::initrd_with_tools(kernel)?),
+        (false, Some(release)) => Some(media::initrd_with_debian(kernel, release)?),
+        (false, None) => None,
+    })
 }
 
 /// Follows the console to the verdict.
