@@ -5,6 +5,7 @@ mod common;
 use common::System;
 use common::toolstack::{ARG, from};
 use hv_core::p2m::PageType;
+use hv_core::vcpu::Sleep;
 use hv_core::vcpu::run::{self, PcpuLocal};
 use hv_hw::machine::{CpuId, Exit};
 use std::sync::atomic::Ordering;
@@ -16,6 +17,8 @@ use xen_abi::trace::{class, hvm, sched};
 
 const RFLAGS_IF: u64 = 1 << 9;
 const EINVAL: i64 = -(Errno::EINVAL as i64);
+/// What the processor calls every exit.
+const NUMBER: u32 = 0x1234;
 /// Where pages are mapped.
 const AT: u64 = 0x300;
 
@@ -70,14 +73,32 @@ fn events(s: &System, first: u64) -> Vec<(u32, Vec<u32>)> {
 fn turn(s: &System, pcpu: &mut PcpuLocal, script: &[Exit]) {
     let vcpu = s.dom.vcpu(0).unwrap();
     vcpu.up.store(true, Ordering::SeqCst);
+    // It halted at the end of its last turn.
+    vcpu.sleep.store(Sleep::Awake as u8, Ordering::SeqCst);
     {
         let mut local = vcpu.local.try_lock().unwrap();
         local.started = true;
         local.ctx.sys.rflags = 2 | RFLAGS_IF;
+        local.ctx.number = NUMBER;
         local.ctx.script = script.iter().copied().collect();
     }
     s.hv.make_runnable(vcpu);
     run::step(&s.hv, pcpu);
+}
+
+/// Maps the buffer of CPU 0, of two pages, behind [`AT`].
+fn map_buffer(s: &System, info: &TbufOp) {
+    // Pages that are no trace buffers stay out of reach; these are in reach, the first read-only.
+    assert_eq!(map(s, info.buffer_mfn + 9999, AT), EINVAL as i32);
+    assert_eq!(map(s, info.buffer_mfn, AT), 0);
+    assert_eq!(s.dom.p2m.page_type(Gfn(AT)), Some(PageType::Foreign));
+    let half = |at: u64| u64::from(word(s, AT, at & !3) >> (8 * (at & 2)) & 0xffff);
+    assert_eq!(half(0), 2, "pages of a buffer");
+    let list = 4 * half(2);
+    for n in 0..2 {
+        let frame = word(s, AT, list + 4 * n);
+        assert_eq!(map(s, frame.into(), AT + 1 + n), 0);
+    }
 }
 
 #[test]
@@ -100,17 +121,7 @@ fn a_trace_of_dom0() {
     let (_, info) = tbuf(&s, tbufop::GET_INFO, 0, 0);
     assert_eq!(info.size, 4096);
 
-    // Pages that are no trace buffers stay out of reach; these are in reach, the first read-only.
-    assert_eq!(map(&s, info.buffer_mfn + 9999, AT), EINVAL as i32);
-    assert_eq!(map(&s, info.buffer_mfn, AT), 0);
-    assert_eq!(s.dom.p2m.page_type(Gfn(AT)), Some(PageType::Foreign));
-    let half = |at: u64| u64::from(word(&s, AT, at & !3) >> (8 * (at & 2)) & 0xffff);
-    assert_eq!(half(0), 2, "pages of a buffer");
-    let list = 4 * half(2);
-    for n in 0..2 {
-        let frame = word(&s, AT, list + 4 * n);
-        assert_eq!(map(&s, frame.into(), AT + 1 + n), 0);
-    }
+    map_buffer(&s, &info);
 
     assert_eq!(tbuf(&s, tbufop::SET_EVT_MASK, 0, 0x0008_ffff).0, 0);
     let exits = [
@@ -124,7 +135,7 @@ fn a_trace_of_dom0() {
     assert!(of(hvm::ENTRY) >= 3 && of(hvm::EXIT) >= 3, "{seen:x?}");
     assert_eq!(of(hvm::CPUID), 1);
     let exit = seen.iter().find(|e| e.0 == hvm::EXIT).unwrap();
-    assert_eq!(exit.1[0], 0x72);
+    assert_eq!(exit.1[0], NUMBER, "the processor's own number");
     assert!(
         seen.iter().all(|e| e.0 & 0x0008_0000 != 0),
         "only the class that is wanted"
@@ -184,4 +195,32 @@ fn only_the_control_domain_may() {
     frame.read(16, &mut code);
     assert!(ret != 0 || i32::from_le_bytes(code) != 0);
     assert_eq!(guest.p2m.page_type(Gfn(AT)), None);
+}
+
+/// `tbuf_size=` and `tevt_mask=`: dom0's first exits are there when a tool comes. Without a mask it has to switch tracing on.
+#[test]
+fn a_trace_from_the_start() {
+    let exits = [Exit::Cpuid { len: 2 }];
+    for mask in [0, 0x0008_ffff] {
+        let s = System::new(1);
+        let mut pcpu = PcpuLocal::new(CpuId(0));
+        assert_eq!(s.hv.trace_from_boot(0, mask), Err(Errno::EINVAL));
+        assert_eq!(s.hv.trace_from_boot(2, mask), Ok(()));
+        turn(&s, &mut pcpu, &exits);
+        // As `xentrace` begins: it asks for buffers, switches tracing on and asks where they are.
+        assert_eq!(tbuf(&s, tbufop::SET_SIZE, 32, 0).0, EINVAL);
+        assert_eq!(tbuf(&s, tbufop::ENABLE, 0, 0).0, 0);
+        let (_, info) = tbuf(&s, tbufop::GET_INFO, 0, 0);
+        let expected = if mask == 0 { class::ALL } else { mask };
+        assert_eq!((info.size, info.evt_mask), (4096, expected));
+        map_buffer(&s, &info);
+        let before = events(&s, AT + 1);
+        assert_eq!(before.is_empty(), mask == 0, "{before:x?}");
+        turn(&s, &mut pcpu, &exits);
+        let after = events(&s, AT + 1);
+        assert!(
+            after.iter().any(|e| e.0 == hvm::CPUID),
+            "{mask:#x} {after:x?}"
+        );
+    }
 }

@@ -535,6 +535,8 @@ pub trait GuestContext: Send {
     fn leave(&mut self);
     /// Runs the guest until it exits. Flushes its translations first if `stage2` has moved on since the last entry.
     fn run(&mut self, stage2: &Stage2) -> Exit;
+    /// The last exit by the processor's own number, for people who read traces. Only while the vCPU is on a CPU.
+    fn exit_number(&self) -> u32;
     /// Whether an external interrupt could be delivered now (IF set, no shadow, nothing injected yet).
     fn interruptible(&self) -> bool;
     /// RFLAGS.IF.

@@ -64,6 +64,18 @@ extern "C" fn xenolith_main(magic: u32, info: u32) -> ! {
     if let Err(e) = start::start(hv, &loaded, &choices) {
         boot_error(format_args!("dom0 cannot be made: {e:?}"));
     }
+    if options.trace.pages != 0 {
+        let made = hv.trace_from_boot(options.trace.pages, options.trace.events);
+        match made {
+            Ok(()) => info!(
+                "Trace buffers: {} pages a CPU, events {:#x} from now on",
+                options.trace.pages, options.trace.events
+            ),
+            Err(e) => warn!("no trace buffers (tbuf_size): {e:?}"),
+        }
+    } else if options.trace.events != 0 {
+        warn!("tevt_mask without tbuf_size: there are no buffers to record events in");
+    }
     free_modules(info);
     info!("{} MiB free for guests", frames::free_frames() >> 8);
     hv.start_input(options.conswitch);

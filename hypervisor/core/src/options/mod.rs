@@ -107,6 +107,8 @@ pub struct Options {
     pub sched: Scheduler,
     /// Time slice in milliseconds.
     pub sched_tslice_ms: Option<u32>,
+    /// Trace buffers that are there from the start.
+    pub trace: TraceSetup,
     /// Text after `--`, meant for dom0's own command line.
     pub dom0_extra: String,
 }
@@ -152,6 +154,7 @@ impl Default for Options {
             grants: Limits::default(),
             sched: Scheduler::Credit2,
             sched_tslice_ms: None,
+            trace: TraceSetup::default(),
             dom0_extra: String::new(),
         }
     }

@@ -105,6 +105,8 @@ pub static OPTIONS: &[Spec] = &[
     set("smt", BOOL, "Use sibling threads of a core.", |o, a| { o.smt = Some(a.boolean()?); Ok(()) }),
     none("spec-ctrl", "= <list>", "speculation controls are left as the firmware set them"),
     set("sync_console", BOOL, "Wait for each character to leave the serial port.", |o, a| { o.sync_console = a.boolean()?; Ok(()) }),
+    set("tbuf_size", "= <number>", "Make trace buffers of so many pages for each CPU.", |o, a| { o.trace.pages = a.number()?; Ok(()) }),
+    set("tevt_mask", "= <number>", "Record these events in them from the start.", |o, a| { o.trace.events = a.number()?; Ok(()) }),
     none("ucode", "= <list>", "microcode is left as the firmware loaded it"),
     set("vga", "= current | text-80x<rows> [, keep]", "The display.", vga),
     set("watchdog", "= force | <boolean>", "Stop the machine when a CPU makes no progress.", watchdog),

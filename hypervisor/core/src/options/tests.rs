@@ -54,6 +54,17 @@ fn an_empty_line_gives_defaults() {
 }
 
 #[test]
+fn trace_buffers_from_the_start() {
+    assert_eq!(clean("").trace, TraceSetup::default());
+    let o = clean("tbuf_size=32 tevt_mask=0x0008f000");
+    let (pages, events) = (32, 0x0008_f000);
+    assert_eq!(o.trace, TraceSetup { pages, events });
+    assert_eq!(clean("tbuf_size=0").trace.pages, 0);
+    assert!(warning("tbuf_size=many").contains("tbuf_size"));
+    assert!(warning("tevt_mask=0x100000000").contains("tevt_mask"));
+}
+
+#[test]
 fn the_version_to_present() {
     assert_eq!(clean("xen-version=4.20").xen_version, (4, 20));
     assert_eq!(clean("").xen_version, (4, 17));

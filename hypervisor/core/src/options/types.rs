@@ -299,6 +299,15 @@ impl VcpuRange {
     }
 }
 
+/// `tbuf_size=` and `tevt_mask=`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceSetup {
+    /// Pages of each CPU's trace buffer; 0 makes none.
+    pub pages: u32,
+    /// Events that are recorded from the start; 0 waits until a tool switches tracing on.
+    pub events: u32,
+}
+
 /// `dom0=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dom0Mode {

@@ -157,9 +157,29 @@ impl Hypervisor {
         self.trace_changed();
     }
 
-    /// Makes rings of so many pages for each CPU that is online now, and switches tracing on. Once only: EBUSY, or EINVAL for
-    /// another size. ENOMEM. More than is sensible becomes less.
+    /// As [`Hypervisor::make_rings`], and switches tracing on.
     pub fn trace_size(&self, pages: u32) -> Result<(), Errno> {
+        self.make_rings(pages)?;
+        self.trace.control.lock().on = true;
+        self.trace_changed();
+        Ok(())
+    }
+
+    /// As [`Hypervisor::make_rings`], and records these events from now on. With none of them a tool has to switch tracing on.
+    pub fn trace_from_boot(&self, pages: u32, events: u32) -> Result<(), Errno> {
+        self.make_rings(pages)?;
+        if events != 0 {
+            let mut control = self.trace.control.lock();
+            (control.events, control.on) = (events, true);
+            drop(control);
+            self.trace_changed();
+        }
+        Ok(())
+    }
+
+    /// Makes rings of so many pages for each CPU that is online now. Once only: EBUSY, or EINVAL for another size. ENOMEM.
+    /// More than is sensible becomes less.
+    fn make_rings(&self, pages: u32) -> Result<(), Errno> {
         let online: Vec<bool> = self
             .pcpus
             .iter()
@@ -182,9 +202,6 @@ impl Hypervisor {
             );
         }
         control.buffers = Some(Buffers::new(&online, size)?);
-        control.on = true;
-        drop(control);
-        self.trace_changed();
         Ok(())
     }
 

@@ -1,12 +1,10 @@
 //! What the run loop records of entries, exits and injections while tracing is on. Nothing here runs while it is off.
 //!
-//! Records have the events, data and order of Xen's, with two simplifications: exits are numbered as one of the two kinds of
-//! hardware numbers them, on either ([`code`]), and a fault of the second stage tells no frame.
+//! Records have the events, data and order of Xen's; a fault of the second stage tells no frame.
 
 use hv_hw::GuestContext;
 use hv_hw::machine::Exit;
 use x86_model::Gpr;
-use x86_model::virt::exit_code as code;
 use xen_abi::trace::hvm;
 
 use super::run::Turn;
@@ -21,28 +19,6 @@ pub fn detail(exit: &Exit) -> u64 {
         Exit::Io(io) => io.port.into(),
         Exit::Stage2(fault) => fault.gpa.0,
         _ => 0,
-    }
-}
-
-const fn number(reason: Reason) -> u32 {
-    match reason {
-        // No exit at all; never asked for.
-        Reason::Schedule => u32::MAX,
-        Reason::Interrupt => code::INTERRUPT,
-        Reason::Nmi => code::NMI,
-        Reason::InterruptWindow => code::INTERRUPT_WINDOW,
-        Reason::InterruptEnd | Reason::ApicWrite | Reason::Unsupported => code::OTHER,
-        Reason::Cpuid => code::CPUID,
-        Reason::Hypercall => code::HYPERCALL,
-        Reason::MsrRead | Reason::MsrWrite => code::MSR,
-        Reason::PortIn | Reason::PortOut => code::IO,
-        Reason::Halt => code::HLT,
-        Reason::MemoryRead | Reason::MemoryWrite | Reason::MemoryFetch => code::STAGE2,
-        Reason::Xsetbv => code::XSETBV,
-        Reason::ControlRegister => code::CR4_WRITE,
-        Reason::CacheFlush => code::WBINVD,
-        Reason::Undefined => code::UD,
-        Reason::Shutdown => code::SHUTDOWN,
     }
 }
 
@@ -65,7 +41,7 @@ impl Turn<'_> {
     #[cold]
     pub fn trace_exit(&mut self, reason: Reason, detail: u64) {
         let rip = self.local.ctx.rip();
-        let at = [number(reason), rip as u32, (rip >> 32) as u32];
+        let at = [self.local.ctx.exit_number(), rip as u32, (rip >> 32) as u32];
         self.trace(hvm::EXIT, true, &at);
         let [a, c, d] = [Gpr::Rax, Gpr::Rcx, Gpr::Rdx].map(|r| self.register(r));
         let asked = match reason {

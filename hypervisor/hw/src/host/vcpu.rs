@@ -36,6 +36,8 @@ pub struct FakeVcpu {
     pub tpr: u8,
     /// The class below which a lower task priority exits; 0 if none is watched for.
     pub watched: u8,
+    /// What [`GuestContext::exit_number`] says.
+    pub number: u32,
     msrs: std::collections::BTreeMap<u32, u64>,
 }
 
@@ -57,6 +59,7 @@ impl Default for FakeVcpu {
             xcr0: 0,
             tpr: 0,
             watched: 0,
+            number: 0,
             msrs: Default::default(),
         }
     }
@@ -139,6 +142,9 @@ impl GuestContext for FakeVcpu {
     fn leave(&mut self) {}
     fn run(&mut self, _stage2: &Stage2) -> Exit {
         self.script.pop_front().unwrap_or(Exit::Hlt { len: 1 })
+    }
+    fn exit_number(&self) -> u32 {
+        self.number
     }
     fn interruptible(&self) -> bool {
         self.interrupts_enabled() && self.injected.is_empty()

@@ -1,6 +1,5 @@
 //! Hardware virtualization as data: control blocks, exit codes, encodings. One folder per vendor.
 
 pub mod choice;
-pub mod exit_code;
 pub mod svm;
 pub mod vmx;

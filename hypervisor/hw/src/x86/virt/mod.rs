@@ -230,6 +230,7 @@ delegate! {
     enter_cpu(&mut);
     leave(&mut);
     run(&mut, stage2: &Stage2) -> Exit;
+    exit_number(&) -> u32;
     interruptible(&) -> bool;
     interrupts_enabled(&) -> bool;
     inject(&mut, event: Event) -> bool;

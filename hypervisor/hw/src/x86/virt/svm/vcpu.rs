@@ -337,6 +337,11 @@ impl GuestContext for SvmVcpu {
         }
     }
 
+    #[cold]
+    fn exit_number(&self) -> u32 {
+        self.vmcb.get().control.exit_code as u32
+    }
+
     #[inline]
     fn interruptible(&self) -> bool {
         let vmcb = self.vmcb.get();

@@ -428,6 +428,12 @@ impl GuestContext for VmxVcpu {
 
     #[cold]
     #[inline(never)]
+    fn exit_number(&self) -> u32 {
+        self.with(|| read(EXIT_REASON))
+    }
+
+    #[cold]
+    #[inline(never)]
     fn interruptible(&self) -> bool {
         self.event == 0 && self.pending.is_none() && self.with(|| self.open())
     }
