@@ -73,6 +73,11 @@ const BOTH: &str = "FACT xen-hvm flags=0x5f";
 const IVY_BRIDGE: &[&str] = &["cpu: model=corei7_ivy_bridge_3770k"];
 const HASWELL: &[&str] = &["cpu: model=corei7_haswell_4770"];
 
+const XHCI: &[&str] = &[
+    "plugin_ctrl: usb_xhci=1",
+    "usb_xhci: enabled=1, port3=mouse",
+];
+
 /// All that the processor can, nothing but the task priority, parts of it, and older processors.
 const ASSISTS: &[Assist] = &[
     assist("assisted", Level::Normal, "", &[], BOTH),
@@ -192,11 +197,45 @@ pub fn rows() -> Vec<VmTest> {
             .extra_time(600)
     };
     rows.extend([linux(1), linux(2)]);
-    // Linux to user space with and without APIC virtualization; each prints its table of exits.
-    for (cpus, apicv) in [(1, "on"), (1, "off"), (2, "on"), (2, "off")] {
-        let line = if apicv == "on" { "" } else { "apicv=off" };
-        let row = row(&format!("exits-{cpus}cpu-{apicv}"), Full);
-        let row = row.cpus(cpus).script("exits").tools().cmdline(line);
+    let newer = VmTest::new("bochs/linux-6.12", Full).machine(MACHINE);
+    let newer = newer.needs_xen().kernel("6.12").script("boot");
+    let newer = newer.steps(&[Step::See("Intel VT-x, EPT"), Step::See(READY)]);
+    rows.push(newer.extra_time(900));
+    // Linux to user space in the ways of handling its APICs; each prints its table of exits.
+    const X2APIC_MODE: &str = "xt.apic=x2apic";
+    const XAPIC_MODE: &str = "xt.apic=xapic nox2apic";
+    for (name, cpus, apicv, dom0) in [
+        ("1cpu-on", 1, "", X2APIC_MODE),
+        ("1cpu-off", 1, "apicv=off", X2APIC_MODE),
+        ("2cpu-on", 2, "", X2APIC_MODE),
+        ("2cpu-off", 2, "apicv=off", X2APIC_MODE),
+        ("2cpu-post", 2, "apicv=post", X2APIC_MODE),
+        ("2cpu-xapic-on", 2, "", XAPIC_MODE),
+        ("2cpu-xapic-off", 2, "apicv=off", XAPIC_MODE),
+        ("2cpu-xapic-post", 2, "apicv=post", XAPIC_MODE),
+    ] {
+        let row = row(&format!("exits-{name}"), Full);
+        let row = row.cpus(cpus).script("exits").tools();
+        let row = row.cmdline(apicv).dom0_cmdline(dom0);
+        rows.push(row.steps(&[Step::See(READY)]).extra_time(900));
+    }
+    // A device of dom0 by interrupt message: through the APIC or as a pirq, as CPUID says.
+    for (name, line, dom0) in [
+        ("msi-bits", "dom0=hvm-pirq", "xt.feature=1 xt.chip=PCI-MSI"),
+        (
+            "msi-no-bits",
+            "dom0=hvm-pirq apicv=off",
+            "xt.feature=1 xt.chip=xen-pirq",
+        ),
+        ("msi-no-pirqs", "apicv=off", "xt.feature=0 xt.chip=PCI-MSI"),
+        (
+            "msi-post",
+            "dom0=hvm-pirq apicv=post",
+            "xt.feature=1 xt.chip=PCI-MSI",
+        ),
+    ] {
+        let row = row(name, Full).script("usb").devices(XHCI).cmdline(line);
+        let row = row.dom0_cmdline(dom0);
         rows.push(row.steps(&[Step::See(READY)]).extra_time(900));
     }
     rows

@@ -7,6 +7,8 @@ use crate::machine::Machine;
 use crate::paths;
 use crate::qemu::Vm;
 use anyhow::{Context, Result, bail};
+use std::env;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -87,13 +89,19 @@ fn command(dir: &Path) -> Command {
         Command::new(root.join("lib64/ld-linux-x86-64.so.2"))
     };
     let libraries = root.join(LIBRARIES);
+    let mut plugins = OsString::new();
+    if let Some(changed) = env::var_os("XENOLITH_BOCHS_PLUGINS") {
+        plugins.push(changed);
+        plugins.push(":");
+    }
+    plugins.push(libraries.join("bochs/plugins"));
     let path = format!("{0}:{0}/pulseaudio", libraries.display());
     command
         .args(["--library-path", &path])
         .arg(root.join("usr/bin/bochs-bin"))
         .args(["-q", "-unlock", "-f"])
         .arg(dir.join("bochsrc"))
-        .env("LTDL_LIBRARY_PATH", libraries.join("bochs/plugins"))
+        .env("LTDL_LIBRARY_PATH", plugins)
         .env("BXSHARE", root.join("usr/share/bochs"));
     command
 }
