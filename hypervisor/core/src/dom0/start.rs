@@ -137,11 +137,13 @@ pub fn start(hv: &Hypervisor, loaded: &Loaded, choices: &Choices) -> Result<Arc<
         .collect();
     let version = (hv.identity.major, hv.identity.minor);
     let ioapics = hv.hw.ioapics();
-    let mut platform = Platform::new(&ioapics, choices.windows.clone(), &hv.hw.own_functions());
+    let platform = Platform::new(&ioapics, choices.windows.clone(), &hv.hw.own_functions());
     let mut emulation = emu::LAPIC | emu::IOAPIC | emu::VPCI;
-    if choices.pirqs {
+    let pirqs = choices.pirqs.then(|| {
         let lines = ioapics.iter().map(|a| a.gsi_base + a.pins).max();
-        platform = platform.with_pirqs(Pirqs::new(lines.unwrap_or(0)));
+        Pirqs::new(lines.unwrap_or(0))
+    });
+    if pirqs.is_some() {
         emulation |= emu::USE_PIRQ;
     }
     let setup = DomainSetup {
@@ -159,6 +161,7 @@ pub fn start(hv: &Hypervisor, loaded: &Loaded, choices: &Choices) -> Result<Arc<
         cpu: CpuPolicy::new(&hv.hw, id, choices.vcpus, version, true),
         io_bitmap: Some(platform::io_bitmap(&hv.hw, choices.ports)),
         platform: Some(platform),
+        pirqs,
     };
     let domain = Domain::new(&hv.hw, setup, p2m)?;
     domain.make_vcpus(&hv.hw, u32::MAX)?;

@@ -26,6 +26,7 @@ use xen_abi::domctl::{CpuidLeaf, TscInfo, cdf, emu, misc};
 use crate::hvm::msr::MsrPolicy;
 use crate::hvm::platform::Platform;
 use crate::hypervisor::Wallclock;
+use crate::irq::pirq::Pirqs;
 use crate::p2m::P2m;
 use crate::vcpu::VcpuRef;
 
@@ -145,6 +146,8 @@ pub struct DomainSetup {
     pub io_bitmap: Option<&'static [u8; 8192]>,
     /// Devices of the platform, for a domain that has any.
     pub platform: Option<Platform>,
+    /// Interrupts as events, if it has them.
+    pub pirqs: Option<Pirqs>,
 }
 
 /// A domain.
@@ -183,6 +186,8 @@ pub struct Domain {
     pub grants: Arc<crate::grant::GrantTable>,
     /// Virtual IO-APICs and the physical lines bound to them, where the domain has any.
     pub platform: Option<Platform>,
+    /// Interrupts as events, if it has them.
+    pub pirqs: Option<SpinLock<Pirqs, { rank::DEVICE }>>,
     /// Times that an unlisted device page was mapped on first touch.
     pub mmio_fixups: AtomicU64,
     /// Watchdogs.

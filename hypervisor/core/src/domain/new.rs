@@ -64,6 +64,7 @@ impl Domain {
             max_pages: AtomicU64::new(setup.max_pages),
             vm_assist: AtomicU32::new(0),
             platform: setup.platform,
+            pirqs: setup.pirqs.map(SpinLock::new),
             mmio_fixups: AtomicU64::new(0),
             watchdogs: Default::default(),
             time_offset: Default::default(),

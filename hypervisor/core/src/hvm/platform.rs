@@ -17,13 +17,12 @@ use x86_model::iommu::Requester;
 use x86_model::iommu::requester::{self, requester};
 use x86_model::pci::Bdf;
 use x86_model::{Gpa, Hpa, Width};
-use xen_abi::Errno;
 
 use crate::domain::Domain;
 use crate::hvm::vioapic::{IoApicEffect, VIoApics};
 use crate::hvm::vlapic::Ipi;
 use crate::hypervisor::Hypervisor;
-use crate::irq::pirq::{Kind, PCI_LINE, Pirqs};
+use crate::irq::pirq::PCI_LINE;
 use crate::irq::{IrqId, Seen, Source};
 use crate::p2m::PageType;
 use crate::pci::{HwConfig, PciHost, VPci};
@@ -56,8 +55,6 @@ pub struct Platform {
     /// PCI configuration space.
     pci: SpinLock<VPci<IrqId>, { rank::DEVICE }>,
     windows: Vec<ConfigWindow>,
-    /// Interrupts as events, if the domain has them.
-    pirqs: Option<SpinLock<Pirqs, { rank::DEVICE }>>,
     /// The bound lines. Held while one is routed, so that it is where the table says.
     lines: SpinLock<BTreeMap<u32, IrqId>, { rank::DEVICE }>,
 }
@@ -98,64 +95,20 @@ impl Platform {
             rtc_index: SpinLock::new(0),
             ioapics: SpinLock::new(VIoApics::new(ioapics)),
             lines: SpinLock::new(BTreeMap::new()),
-            pirqs: None,
         }
     }
 
-    /// The same with interrupts as events.
-    #[must_use]
-    pub fn with_pirqs(mut self, pirqs: Pirqs) -> Self {
-        self.pirqs = Some(SpinLock::new(pirqs));
-        self
+    /// Routes a line that is an event, and opens it.
+    pub fn open_line(&self, hv: &Hypervisor, domain: &Domain, gsi: u32) {
+        let mode = PCI_LINE;
+        self.apply(hv, domain, IoApicEffect::Bind { gsi, mode });
     }
 
-    /// Whether the domain has interrupts as events.
-    pub fn has_pirqs(&self) -> bool {
-        self.pirqs.is_some()
-    }
-
-    /// Works on the numbers of interrupts. ENOSYS: the domain has none.
-    pub fn pirqs<R>(&self, f: impl FnOnce(&mut Pirqs) -> Result<R, Errno>) -> Result<R, Errno> {
-        f(&mut self.pirqs.as_ref().ok_or(Errno::ENOSYS)?.lock())
-    }
-
-    /// `EVTCHNOP_bind_pirq`: a port for a numbered interrupt; a line is routed and opened with it. EINVAL: no such number.
-    /// EEXIST: it has a port.
-    pub fn bind_pirq(&self, hv: &Hypervisor, domain: &Domain, pirq: u32) -> Result<u32, Errno> {
-        let old = self.pirqs(|p| match p.exists(pirq) {
-            true => Ok(p.get(pirq).map_or(0, |(_, port)| port)),
-            false => Err(Errno::EINVAL),
-        })?;
-        if old != 0 && domain.evtchn.is_pirq(old, pirq) {
-            return Err(Errno::EEXIST);
-        }
-        let port = domain.evtchn.bind_pirq(pirq)?;
-        if let Kind::Gsi(gsi) = self.pirqs(|p| p.set_port(pirq, port))? {
-            let mode = PCI_LINE;
-            self.apply(hv, domain, IoApicEffect::Bind { gsi, mode });
-        }
-        Ok(port)
-    }
-
-    /// `PHYSDEVOP_unmap_pirq`. EINVAL: the number stands for nothing.
-    pub fn unmap_pirq(&self, hv: &Hypervisor, pirq: u32) -> Result<(), Errno> {
-        if let Kind::Gsi(gsi) = self.pirqs(|p| p.unmap(pirq))?
-            && self.lines.lock().contains_key(&gsi)
-        {
+    /// Closes a line that was routed.
+    pub fn close_line(&self, hv: &Hypervisor, gsi: u32) {
+        if self.lines.lock().contains_key(&gsi) {
             hv.hw.mask_gsi(gsi, true);
         }
-        Ok(())
-    }
-
-    /// `PHYSDEVOP_eoi`: the guest has served the device. EINVAL: the number stands for nothing.
-    pub fn end_pirq(&self, hv: &Hypervisor, domain: &Domain, pirq: u32) -> Result<(), Errno> {
-        let (kind, port) = self.pirqs(|p| p.get(pirq))?;
-        if let Kind::Gsi(gsi) = kind
-            && domain.evtchn.is_pirq(port, pirq)
-        {
-            hv.hw.mask_gsi(gsi, false);
-        }
-        Ok(())
     }
 
     /// Whether an access to this page is emulated.
@@ -428,12 +381,7 @@ impl PciHost for Host<'_> {
     }
     fn bind(&mut self, bdf: Bdf, old: Option<IrqId>, guest: &Ipi) -> Option<(IrqId, MsiMessage)> {
         let hv = self.hv;
-        let named = guest.pirq().filter(|_| {
-            self.domain
-                .platform
-                .as_ref()
-                .is_some_and(Platform::has_pirqs)
-        });
+        let named = guest.pirq().filter(|_| self.domain.pirqs.is_some());
         let source = match named {
             Some(pirq) => Source::Pirq { pirq, device: bdf },
             None => Source::Msi {
@@ -485,9 +433,7 @@ impl Hypervisor {
     /// another pCPU.
     pub fn line_raised(&self, domain: &Domain, gsi: u32, seen: &Seen) {
         let Some(p) = &domain.platform else { return };
-        if let Ok(Some((pirq, port))) = p.pirqs(|p| Ok(p.of_line(gsi)))
-            && self.pirq_event(domain, pirq, port)
-        {
+        if self.raise_line_pirq(domain, gsi) {
             return;
         }
         let ipi = p.ioapics.lock().interrupt(gsi);
@@ -497,26 +443,10 @@ impl Hypervisor {
         }
     }
 
-    /// A message that names a pirq arrived. Nothing happens if that is not bound.
-    pub fn raise_pirq(&self, domain: &Domain, pirq: u32) {
-        let Some(p) = &domain.platform else { return };
-        if let Ok((_, port)) = p.pirqs(|p| p.get(pirq)) {
-            self.pirq_event(domain, pirq, port);
-        }
-    }
-
-    /// Raises the event of a pirq; false if the port is not its own any more.
-    fn pirq_event(&self, domain: &Domain, pirq: u32, port: u32) -> bool {
-        let notify = domain.evtchn.raise_pirq(domain, port, pirq);
-        notify.map(|n| self.notified(domain, n)).is_some()
-    }
-
     /// Makes a line look raised.
     pub fn raise_line(&self, domain: &Domain, gsi: u32) {
         let Some(p) = &domain.platform else { return };
-        if let Ok(Some((pirq, port))) = p.pirqs(|p| Ok(p.of_line(gsi)))
-            && self.pirq_event(domain, pirq, port)
-        {
+        if self.raise_line_pirq(domain, gsi) {
             return;
         }
         let ipi = p.ioapics.lock().interrupt(gsi);

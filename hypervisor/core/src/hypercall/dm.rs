@@ -105,8 +105,16 @@ impl Argument {
 }
 
 /// Delivers a message to the guest's local APICs, by its descriptor where the receiver has one. Where on the bus it was
-/// written does not matter. Vector 0 would name one of the guest's pirqs, and it has none.
+/// written does not matter. Vector 0 names one of the guest's pirqs, if it has any: the message is an event.
 fn inject(call: &Call<'_, '_>, target: &DomainRef, address: u64, data: u32) -> HcResult {
+    if data & 0xff == 0 {
+        let pirq = (address >> 12) as u32 & 0xff | (address >> 32) as u32 & !0xff;
+        if pirq == 0 || target.pirqs.is_none() {
+            return Err(Errno::EINVAL);
+        }
+        call.hv().raise_pirq(target, pirq);
+        return Ok(0);
+    }
     let address = WINDOW | address & 0xf_ffff;
     let message = Message::decode(address, data).ok_or(Errno::EINVAL)?;
     let message = Message {
@@ -115,9 +123,6 @@ fn inject(call: &Call<'_, '_>, target: &DomainRef, address: u64, data: u32) -> H
         hint: false,
         ..message
     };
-    if message.vector == 0 {
-        return Err(Errno::EINVAL);
-    }
     let receivers = match message.mode {
         DeliveryMode::Fixed | DeliveryMode::LowestPriority => {
             call.hv()

@@ -73,10 +73,10 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
         op::BIND_PIRQ => in_out(call, arg, |call, a: &mut EvtchnBindPirq| {
             // Without pirqs, physical interrupts come through the domain's interrupt controllers.
             let d = Arc::clone(call.domain());
-            let platform = d.platform.as_ref().filter(|p| p.has_pirqs());
-            a.port = platform
-                .ok_or(Errno::EINVAL)?
-                .bind_pirq(call.hv(), &d, a.pirq)?;
+            if d.pirqs.is_none() {
+                return Err(Errno::EINVAL);
+            }
+            a.port = d.bind_pirq(call.hv(), a.pirq)?;
             Ok(())
         }),
         op::CLOSE => {

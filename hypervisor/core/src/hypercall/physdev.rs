@@ -1,5 +1,5 @@
-//! `physdev_op` (33): what a PVH dom0 tells of the hardware, and its pirqs if it has them; else those sub-operations are ENOSYS,
-//! as on Xen for domains without pirq emulation.
+//! `physdev_op` (33): what a PVH dom0 tells of the hardware, and the pirqs of a domain that has them; else those sub-operations are
+//! ENOSYS, as on Xen for domains without pirq emulation.
 
 use x86_model::pci::Bdf;
 use xen_abi::Errno;
@@ -16,11 +16,20 @@ use crate::irq::pirq::Kind;
 
 /// `physdev_op(sub, pointer)`.
 pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
-    // Only the hardware domain has any of these.
-    if !call.domain().privileged {
-        return Err(Errno::ENOSYS);
-    }
+    let has_pirqs = call.domain().pirqs.is_some();
     match sub as u32 {
+        op::ALLOC_IRQ_VECTOR
+        | op::GET_FREE_PIRQ
+        | op::MAP_PIRQ
+        | op::UNMAP_PIRQ
+        | op::EOI
+        | op::IRQ_STATUS_QUERY
+            if has_pirqs =>
+        {
+            pirq(call, sub as u32, arg)
+        }
+        // Only the hardware domain has any of the others.
+        _ if !call.domain().privileged => Err(Errno::ENOSYS),
         op::PCI_MMCFG_RESERVED => {
             // The windows are taken from the host's MCFG table at boot; the report changes nothing.
             let a: PhysdevPciMmcfgReserved = call.memory().read(ptr(arg))?;
@@ -50,20 +59,6 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
             let _: PhysdevDbgpOp = call.memory().read(ptr(arg))?;
             Ok(0)
         }
-        op::ALLOC_IRQ_VECTOR
-        | op::GET_FREE_PIRQ
-        | op::MAP_PIRQ
-        | op::UNMAP_PIRQ
-        | op::EOI
-        | op::IRQ_STATUS_QUERY
-            if call
-                .domain()
-                .platform
-                .as_ref()
-                .is_some_and(Platform::has_pirqs) =>
-        {
-            pirq(call, sub as u32, arg)
-        }
         _ => Err(Errno::ENOSYS),
     }
 }
@@ -71,7 +66,6 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, arg, ..]: [u64; 5]) -> HcResult {
 /// What a domain with pirqs may do with them.
 fn pirq(call: &mut Call<'_, '_>, sub: u32, arg: u64) -> HcResult {
     let (hv, d) = (call.hv(), DomainRef::clone(call.domain()));
-    let platform = d.platform.as_ref().ok_or(Errno::ENOSYS)?;
     match sub {
         // Linux asks for a vector with each line, which says nothing: Xen answers the number that it got.
         op::ALLOC_IRQ_VECTOR => {
@@ -82,7 +76,7 @@ fn pirq(call: &mut Call<'_, '_>, sub: u32, arg: u64) -> HcResult {
         op::GET_FREE_PIRQ => {
             let mut a: PhysdevGetFreePirq = call.memory().read(ptr(arg))?;
             call.memory().probe_out(ptr(arg), size_of_val(&a))?;
-            a.pirq = platform.pirqs(|p| p.take_free(a.kind != map_pirq::GSI))?;
+            a.pirq = d.pirqs(|p| p.take_free(a.kind != map_pirq::GSI))?;
             call.memory().write(ptr(arg), &a)?;
         }
         op::MAP_PIRQ => {
@@ -96,9 +90,9 @@ fn pirq(call: &mut Call<'_, '_>, sub: u32, arg: u64) -> HcResult {
             let pirq = match a.kind {
                 map_pirq::GSI => {
                     let gsi = u32::try_from(a.index).map_err(|_| Errno::EINVAL)?;
-                    platform.pirqs(|p| p.map_line(gsi, wanted))?
+                    d.pirqs(|p| p.map_line(gsi, wanted))?
                 }
-                map_pirq::MSI => platform.pirqs(|p| p.map_message(wanted))?,
+                map_pirq::MSI => d.pirqs(|p| p.map_message(wanted))?,
                 _ => return Err(Errno::EINVAL),
             };
             a.pirq = pirq.cast_signed();
@@ -110,15 +104,15 @@ fn pirq(call: &mut Call<'_, '_>, sub: u32, arg: u64) -> HcResult {
                 return Err(Errno::EOPNOTSUPP);
             }
             let pirq = u32::try_from(a.pirq).map_err(|_| Errno::EINVAL)?;
-            platform.unmap_pirq(hv, pirq)?;
+            d.unmap_pirq(hv, pirq)?;
         }
         op::EOI => {
             let a: PhysdevEoi = call.memory().read(ptr(arg))?;
-            platform.end_pirq(hv, &d, a.irq)?;
+            d.end_pirq(hv, a.irq)?;
         }
         _ => {
             let mut a: PhysdevIrqStatusQuery = call.memory().read(ptr(arg))?;
-            a.flags = match platform.pirqs(|p| p.get(a.irq))?.0 {
+            a.flags = match d.pirqs(|p| p.get(a.irq))?.0 {
                 Kind::Gsi(_) => irq_status::NEEDS_EOI,
                 Kind::Msi => 0,
             };

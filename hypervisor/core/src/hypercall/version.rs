@@ -104,12 +104,7 @@ fn features(call: &mut Call<'_, '_>, buffer: u64) -> HcResult {
         return Err(Errno::EINVAL);
     }
     info.submap = feature_word(call.domain().privileged);
-    if call
-        .domain()
-        .platform
-        .as_ref()
-        .is_some_and(crate::hvm::platform::Platform::has_pirqs)
-    {
+    if call.domain().pirqs.is_some() {
         info.submap |= 1 << features::feature::HVM_PIRQS;
     }
     call.memory().write(ptr(buffer), &info)?;

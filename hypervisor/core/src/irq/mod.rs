@@ -7,6 +7,7 @@
 
 mod moves;
 pub mod pirq;
+mod pirq_calls;
 mod post;
 mod table;
 

@@ -1,5 +1,5 @@
 //! Interrupts of devices as event channels: the numbers (pirqs) that a domain gives to lines and messages, and the ports that
-//! it binds them to. For a control domain that is to work without a virtual interrupt controller (`dom0=hvm-pirq`).
+//! it binds them to, where it has them (`dom0=hvm-pirq`, a guest's `hvm_pirq=1`).
 //!
 //! A number is mapped first (`PHYSDEVOP_map_pirq`, `PHYSDEVOP_get_free_pirq`), then bound to a port. A line is routed when its
 //! number is bound; a message when the guest writes one that names the number in place of a vector.

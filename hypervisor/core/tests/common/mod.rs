@@ -62,18 +62,21 @@ impl System {
         };
         let hv = Hypervisor::new(hw, identity, sched, false);
         let platform = Platform::new(&hv.hw.ioapics(), Vec::new(), &[]);
-        let platform = match pirqs {
-            Some(pirqs) => platform.with_pirqs(pirqs),
-            None => platform,
-        };
-        let dom = domain(&hv, DomId::DOM0, vcpus, Some(platform));
+        let dom = domain(&hv, DomId::DOM0, vcpus, Some(platform), pirqs);
         hv.add_domain(dom.clone()).unwrap();
         System { hv, dom }
     }
 
     /// Adds a domain without privileges; its memory is laid out like the control domain's.
     pub fn add_guest(&self, id: u16, vcpus: u32) -> Arc<Domain> {
-        let dom = domain(&self.hv, DomId(id), vcpus, None);
+        let dom = domain(&self.hv, DomId(id), vcpus, None, None);
+        self.hv.add_domain(dom.clone()).unwrap();
+        dom
+    }
+
+    /// The same with interrupts as events.
+    pub fn add_guest_with_pirqs(&self, id: u16, vcpus: u32) -> Arc<Domain> {
+        let dom = domain(&self.hv, DomId(id), vcpus, None, Some(Pirqs::new(0)));
         self.hv.add_domain(dom.clone()).unwrap();
         dom
     }
@@ -195,7 +198,13 @@ impl System {
 }
 
 /// A domain with RAM at gfn 0 to `PAGES - 1` whose vCPUs are all up; not in the system yet.
-fn domain(hv: &Hypervisor, id: DomId, vcpus: u32, platform: Option<Platform>) -> Arc<Domain> {
+fn domain(
+    hv: &Hypervisor,
+    id: DomId,
+    vcpus: u32,
+    platform: Option<Platform>,
+    pirqs: Option<Pirqs>,
+) -> Arc<Domain> {
     let p2m = P2m::new(id, hv.hw.stage2_format(), hv.hw.phys_bits(), Vec::new()).unwrap();
     for gfn in 0..PAGES {
         p2m.map(Gfn(gfn), FrameRef::alloc(id).unwrap(), PageType::Ram, true)
@@ -216,6 +225,7 @@ fn domain(hv: &Hypervisor, id: DomId, vcpus: u32, platform: Option<Platform>) ->
         cpu: CpuPolicy::new(&hv.hw, id, vcpus, (4, 17), true),
         io_bitmap: None,
         platform,
+        pirqs,
     };
     let dom = Domain::new(&hv.hw, setup, p2m).unwrap();
     assert_eq!(dom.make_vcpus(&hv.hw, u32::MAX), Ok(true));

@@ -62,6 +62,8 @@ pub struct DomainConfig {
     pub assisted_xapic: bool,
     /// `assisted_x2apic`.
     pub assisted_x2apic: bool,
+    /// `hvm_pirq`.
+    pub pirqs: bool,
     /// `oos`.
     pub oos: bool,
 }

@@ -96,6 +96,7 @@ pub(super) fn domain(
         msr_relaxed: r.flag("msr_relaxed")?.unwrap_or(false),
         assisted_xapic: r.flag("assisted_xapic")?.unwrap_or(true),
         assisted_x2apic: r.flag("assisted_x2apic")?.unwrap_or(true),
+        pirqs: r.flag("hvm_pirq")?.unwrap_or(false),
         oos: r.flag("oos")?.unwrap_or(true),
     };
     if let (Some(pos), true) = (loader_pos, config.disks.is_empty()) {

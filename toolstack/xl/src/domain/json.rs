@@ -88,6 +88,7 @@ pub fn text(c: &DomainConfig) -> Result<String> {
         ("msr_relaxed", c.msr_relaxed, "True"),
         ("assisted_xapic", !c.assisted_xapic, "False"),
         ("assisted_x2apic", !c.assisted_x2apic, "False"),
+        ("hvm_pirq", c.pirqs, "True"),
     ] {
         if differs {
             x86[key] = value.into();

@@ -115,7 +115,7 @@ pub fn plan(config: &DomainConfig, host: &HostFacts, image: &Image<'_>, paused: 
             maptrack_frames: c.limits.maptrack_frames,
             grant_version: c.limits.grant_version.map_or(best, |v| v.min(best)),
             pool: host.pool,
-            emulation: emu::LAPIC,
+            emulation: emu::LAPIC | if config.pirqs { emu::USE_PIRQ } else { 0 },
             misc: misc_flags(c),
         }),
         Step::Skeleton,

@@ -346,6 +346,21 @@ fn what_the_processor_may_not_do_is_said_when_the_domain_is_made() {
 }
 
 #[test]
+fn a_domain_has_pirqs_if_its_config_says_so() {
+    use xen_abi::domctl::emu::{LAPIC, USE_PIRQ};
+    let kernel = Builder::small().build();
+    for (pirqs, expected) in [(false, LAPIC), (true, LAPIC | USE_PIRQ)] {
+        let config = DomainConfig { pirqs, ..config() };
+        let image = image(&kernel, &config);
+        let steps = plan(&config, &facts(), &image, false);
+        let Some(Step::Create(new)) = steps.first() else {
+            panic!("{:?}", steps.first());
+        };
+        assert_eq!(new.emulation, expected);
+    }
+}
+
+#[test]
 fn a_domain_is_made_as_libxl_makes_it() {
     let mut sys = Fake::new(None);
     assert_eq!(run(&mut sys).unwrap(), DomId(7));

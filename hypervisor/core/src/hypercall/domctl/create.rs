@@ -11,6 +11,7 @@ use crate::domain::{CpuPolicy, Domain, DomainConfig, DomainSetup};
 use crate::evtchn::MAX_VCPUS;
 use crate::grant::{HANDLES_PER_FRAME, Limits};
 use crate::hypervisor::Hypervisor;
+use crate::irq::pirq::Pirqs;
 use crate::p2m::P2m;
 
 /// Frames for the tables of a new domain's memory map (as Xen gives a domain with nested paging).
@@ -73,8 +74,11 @@ fn check(c: &CreateDomain17, most: Limits) -> core::result::Result<DomainConfig,
     let options = misc::MSR_RELAXED | misc::NO_ASSISTED_XAPIC | misc::NO_ASSISTED_X2APIC;
     need(c.arch.misc_flags & !options == 0, Errno::EINVAL)?;
     let grants = grant_limits(c, most)?;
-    // The other selections are for HVM and for a PVH dom0.
-    need(c.arch.emulation_flags == emu::LAPIC, Errno::EOPNOTSUPP)?;
+    // The other selections are for HVM and for a PVH dom0. Xen has pirqs with the former only.
+    need(
+        c.arch.emulation_flags & !emu::USE_PIRQ == emu::LAPIC,
+        Errno::EOPNOTSUPP,
+    )?;
     // Pool 0 is the only one.
     need(c.cpupool_id == 0, Errno::ESRCH)?;
     Ok(DomainConfig {
@@ -146,6 +150,8 @@ pub fn create(o: &mut Op<'_, '_, '_>) -> Result {
         cpu: CpuPolicy::new(&hv.hw, id, asked.max_vcpus, version, false),
         io_bitmap: None,
         platform: None,
+        // It has no lines: only messages.
+        pirqs: (config.emulation & emu::USE_PIRQ != 0).then(|| Pirqs::new(0)),
     };
     let domain = Domain::new(&hv.hw, setup, p2m)?;
     hv.pause_new(&domain);
