@@ -1,5 +1,7 @@
 //! Intel's VT-x, which of all emulators that need no such processor only Bochs has: the micro-guests, then Linux.
 
+use vmtest::bochs;
+
 use crate::row::{Level, READY, Step, VmTest};
 
 const MACHINE: &str = "bochs";
@@ -235,7 +237,10 @@ pub fn rows() -> Vec<VmTest> {
         ),
     ] {
         let row = row(name, Full).script("usb").devices(XHCI).cmdline(line);
-        let row = row.dom0_cmdline(dom0);
+        let row = row.dom0_cmdline(dom0).needs_var(
+            bochs::PLUGINS,
+            "a plugin of Bochs whose USB controller has MSI",
+        );
         rows.push(row.steps(&[Step::See(READY)]).extra_time(900));
     }
     rows

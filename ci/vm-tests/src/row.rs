@@ -101,6 +101,8 @@ pub struct VmTest {
     pub tables: &'static [Table],
     /// Only makes sense with a hypervisor below.
     pub needs_xen: bool,
+    /// An environment variable without which it is skipped, and what that stands for.
+    pub needs_var: Option<(&'static str, &'static str)>,
     /// dom0 has our programs; with Debian's toolstack beside them, they are in `/ours`.
     pub tools: bool,
     /// dom0 is run by our init and services, and has a guest.
@@ -137,6 +139,7 @@ impl VmTest {
             repeat: 1,
             tables: &[],
             needs_xen: false,
+            needs_var: None,
             tools: false,
             system: false,
             debian: None,
@@ -280,6 +283,12 @@ impl VmTest {
     /// Boots the build of a named configuration.
     pub fn defconfig(mut self, name: &'static str) -> Self {
         self.defconfig = Some(name);
+        self
+    }
+
+    /// Is skipped unless this environment variable is set; `what` says what is missing then.
+    pub fn needs_var(mut self, name: &'static str, what: &'static str) -> Self {
+        self.needs_var = Some((name, what));
         self
     }
 

@@ -22,6 +22,9 @@ use std::time::Duration;
 const IPS: u32 = 120_000_000;
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
+/// Names a directory with changed plugins of Bochs, which are taken in the place of its own.
+pub const PLUGINS: &str = "XENOLITH_BOCHS_PLUGINS";
+
 /// Where it is unpacked.
 pub fn root() -> PathBuf {
     paths::cache().join("bochs")
@@ -90,7 +93,7 @@ fn command(dir: &Path) -> Command {
     };
     let libraries = root.join(LIBRARIES);
     let mut plugins = OsString::new();
-    if let Some(changed) = env::var_os("XENOLITH_BOCHS_PLUGINS") {
+    if let Some(changed) = env::var_os(PLUGINS) {
         plugins.push(changed);
         plugins.push(":");
     }

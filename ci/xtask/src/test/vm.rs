@@ -382,6 +382,16 @@ pub fn run_all(
                             .skip(&name, "needs a hypervisor");
                         continue;
                     }
+                    if let Some((var, what)) = test.needs_var
+                        && env::var_os(var).is_none()
+                    {
+                        let why = format!("needs {what}: {var}");
+                        report
+                            .lock()
+                            .expect("no panic while locked")
+                            .skip(&name, &why);
+                        continue;
+                    }
                     match runner.run(test, &name, place) {
                         Ok(verdict) => {
                             if let Ok(seconds) = verdict {
