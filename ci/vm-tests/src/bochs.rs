@@ -75,10 +75,7 @@ const BOTH: &str = "FACT xen-hvm flags=0x5f";
 const IVY_BRIDGE: &[&str] = &["cpu: model=corei7_ivy_bridge_3770k"];
 const HASWELL: &[&str] = &["cpu: model=corei7_haswell_4770"];
 
-const XHCI: &[&str] = &[
-    "plugin_ctrl: usb_xhci=1",
-    "usb_xhci: enabled=1, port3=mouse",
-];
+const XHCI: &[&str] = &["usb_xhci: enabled=1, port3=mouse"];
 
 /// All that the processor can, nothing but the task priority, parts of it, and older processors.
 const ASSISTS: &[Assist] = &[
@@ -223,13 +220,13 @@ pub fn rows() -> Vec<VmTest> {
     }
     // A device of dom0 by interrupt message: through the APIC or as a pirq, as CPUID says.
     for (name, line, dom0) in [
-        ("msi-bits", "dom0=hvm-pirq", "xt.feature=1 xt.chip=PCI-MSI"),
+        ("usb-bits", "dom0=hvm-pirq", "xt.feature=1 xt.chip=PCI-MSI"),
         (
             "msi-no-bits",
             "dom0=hvm-pirq apicv=off",
             "xt.feature=1 xt.chip=xen-pirq",
         ),
-        ("msi-no-pirqs", "apicv=off", "xt.feature=0 xt.chip=PCI-MSI"),
+        ("usb-no-pirqs", "apicv=off", "xt.feature=0 xt.chip=PCI-MSI"),
         (
             "msi-post",
             "dom0=hvm-pirq apicv=post",

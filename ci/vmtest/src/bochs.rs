@@ -8,7 +8,6 @@ use crate::paths;
 use crate::qemu::Vm;
 use anyhow::{Context, Result, bail};
 use std::env;
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -22,7 +21,7 @@ use std::time::Duration;
 const IPS: u32 = 120_000_000;
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
-/// Names a directory with changed plugins of Bochs, which are taken in the place of its own.
+/// Names a directory with plugins of Bochs, which are used in the place of its own ones: all of them must be there.
 pub const PLUGINS: &str = "XENOLITH_BOCHS_PLUGINS";
 
 /// Where it is unpacked.
@@ -92,12 +91,8 @@ fn command(dir: &Path) -> Command {
         Command::new(root.join("lib64/ld-linux-x86-64.so.2"))
     };
     let libraries = root.join(LIBRARIES);
-    let mut plugins = OsString::new();
-    if let Some(changed) = env::var_os(PLUGINS) {
-        plugins.push(changed);
-        plugins.push(":");
-    }
-    plugins.push(libraries.join("bochs/plugins"));
+    let own = libraries.join("bochs/plugins");
+    let plugins = env::var_os(PLUGINS).unwrap_or_else(|| own.into());
     let path = format!("{0}:{0}/pulseaudio", libraries.display());
     command
         .args(["--library-path", &path])
