@@ -185,7 +185,7 @@ pub fn rows() -> Vec<VmTest> {
                 Step::See("FACT sleeping rounds=100000"),
                 Step::See("TEST posted: SUCCESS"),
             ])
-            .extra_time(1200),
+            .extra_time(480),
     );
     // Emulated time runs at its own pace; a busy host makes it a long wait.
     let linux = |cpus| {
