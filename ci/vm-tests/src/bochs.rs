@@ -218,6 +218,16 @@ pub fn rows() -> Vec<VmTest> {
         let row = row.cmdline(apicv).dom0_cmdline(dom0);
         rows.push(row.steps(&[Step::See(READY)]).extra_time(900));
     }
+    // Wake-ups from one vCPU to the other and timers, as fast as they come.
+    for (name, line) in [
+        ("stress", ""),
+        ("stress-post", "apicv=post"),
+        ("stress-software", "apicv=off"),
+    ] {
+        let row = row(name, Full).script("stress").cmdline(line);
+        let row = row.dom0_cmdline("xt.seconds=30 xt.slow=10");
+        rows.push(row.steps(&[Step::See(READY)]).extra_time(900));
+    }
     // A device of dom0 by interrupt message: through the APIC or as a pirq, as CPUID says.
     for (name, line, dom0) in [
         ("usb-bits", "dom0=hvm-pirq", "xt.feature=1 xt.chip=PCI-MSI"),
