@@ -69,7 +69,7 @@ fn calls_that_are_wrong_get_xens_errors() {
     };
     let e = |e: Errno| e.to_ret();
     assert_eq!(
-        s.call(0, 41, [GUEST.into(), 4, BUFFERS, 0, 0]),
+        s.call(0, 41, [GUEST.into(), 3, BUFFERS, 0, 0]),
         e(Errno::E2BIG)
     );
     assert_eq!(

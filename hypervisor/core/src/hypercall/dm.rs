@@ -13,7 +13,7 @@ use crate::hvm::vlapic::Ipi;
 use crate::privilege::{self, Rule};
 
 /// Buffers that a call may have.
-const BUFFERS: u32 = 3;
+const BUFFERS: u32 = 2;
 /// Bytes before the structure of an operation.
 const HEAD: u64 = 8;
 /// Numbers below this are Xen's.
