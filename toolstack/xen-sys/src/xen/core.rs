@@ -32,12 +32,12 @@ impl Xen {
         Ok(record)
     }
 
-    /// The frames of a domain that have memory behind them, in order.
+    /// The frames of a domain that have memory behind them, in order, up to `end` at most: a guest may have some anywhere.
     ///
     /// # Errors
     /// The hypervisor's.
-    pub fn present_frames(&self, domid: DomId) -> io::Result<Vec<u64>> {
-        let last = self.last_frame(domid)?;
+    pub fn present_frames(&self, domid: DomId, end: u64) -> io::Result<Vec<u64>> {
+        let last = self.last_frame(domid)?.min(end.saturating_sub(1));
         let mut present = Vec::new();
         let mut first = 0;
         while first <= last {

@@ -55,6 +55,13 @@ pub fn dump(xen: &Xen, domid: DomId, path: &Path) -> Outcome {
     Ok(unpaused?)
 }
 
+/// Where the search for a domain's frames ends. Its RAM lies below 4 GiB, and from there on as far as the domain may grow; what it
+/// has plugged in is not far behind. It can have a page anywhere in 256 TiB, and each frame takes its time.
+fn search_end(max_pages: u64) -> u64 {
+    const GIB: u64 = 1 << 18;
+    max_pages.saturating_add(5 * GIB)
+}
+
 fn write(
     xen: &Xen,
     domid: DomId,
@@ -69,7 +76,13 @@ fn write(
             vcpus.push(core_file::context(&xen.cpu_record(domid, vcpu)?));
         }
     }
-    let frames = xen.present_frames(domid)?;
+    let frames = xen.present_frames(domid, search_end(domain.0.max_pages))?;
+    if (frames.len() as u64) < domain.0.tot_pages {
+        eprintln!(
+            "xl: warning: {} pages that lie far above the domain's memory are not in the dump",
+            domain.0.tot_pages - frames.len() as u64
+        );
+    }
     let version = xen.version()?;
     // A guest's memory holds its secrets.
     let file = OpenOptions::new()
@@ -108,7 +121,7 @@ fn write(
 mod tests {
     use super::super::fixture::{Fixture, run};
     use super::super::host::Host;
-    use super::write;
+    use super::{search_end, write};
     use xen_abi::DomId;
 
     #[test]
@@ -127,6 +140,25 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert_eq!(seen, [(0, 8192), (1500, 4096)]);
         assert!(length > 3 * 4096 + 2 * 5168 && length < 7 * 4096 + 2 * 5168);
+    }
+
+    #[test]
+    fn a_page_at_the_end_of_the_world_is_not_looked_for() {
+        let f = Fixture::new();
+        let far = search_end(f.machine.borrow().domains[&3].info.max_pages);
+        f.machine.borrow_mut().domains.get_mut(&3).unwrap().frames =
+            vec![0, far - 1, far, (1 << 36) - 1];
+        let path = std::env::temp_dir().join(format!("xl-dump-far-{}", std::process::id()));
+        let host = &mut Host::open().unwrap();
+        let mut seen = Vec::new();
+        let read = |frame, _: &mut [u8]| {
+            seen.push(frame);
+            Ok(())
+        };
+        write(&host.xen, DomId(3), &path, read).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(seen, [0, far - 1]);
+        assert_eq!(search_end(u64::MAX), u64::MAX);
     }
 
     #[test]

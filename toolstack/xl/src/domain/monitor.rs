@@ -159,8 +159,10 @@ fn stopped(sys: &mut Real, domain: &Domain, reason: u8, born: Instant) -> Result
             // There may be one already; the dump says if there is none.
             let _ = std::fs::create_dir_all(DUMPS);
             eprintln!("dumping core to {}", path.display());
-            if let Err(failure) = dump::dump(&sys.xen, domid, &path) {
-                eprintln!("core dump failed: {failure}");
+            let start = Instant::now();
+            match dump::dump(&sys.xen, domid, &path) {
+                Ok(()) => eprintln!("core dumped in {:.1} s", start.elapsed().as_secs_f64()),
+                Err(failure) => eprintln!("core dump failed: {failure}"),
             }
         }
         Action::SoftReset => eprintln!("it is built anew: a reset in place is not built yet"),
