@@ -1,7 +1,7 @@
 #!/bin/sh
 # Guests that come and go, and end in every way: does anything stay behind?
 # xt.rounds=N small guests; xt.reboots=N reboots of one. xt.parts=NAME,... runs only these of the parts: rounds,
-# reboots, ends.
+# reboots, ends, dumps.
 . /xt/lib.sh
 number=$(option rounds)
 times=$(option reboots)
@@ -177,6 +177,33 @@ ends_of_guests() {
 	wait_gone small 60
 	same_as_before "after every kind of end"
 }
+# A crashed guest's memory goes to a file with its name.
+dumps_of_guests() {
+	note "dumps of crashed guests"
+	dump=/var/lib/xen/dump/small
+	for action in coredump-destroy coredump-restart; do
+		ends $action crash
+		wait_for 60 dumped || fail "on_crash=$action: $(tail -n 5 /var/log/xen/xl-small.log)"
+		note "on_crash=$action: written $(grep 'core dumped' /var/log/xen/xl-small.log)"
+		case $action in
+		coredump-destroy) wait_gone small 60 ;;
+		*)
+			wait_line 60 small "^LIFE" $((before + 2))
+			wait_for 20 number_changes || fail "on_crash=$action: the same number $first"
+			end_of small
+			;;
+		esac
+		expect "start of the dump" "$(printf '\177ELF')" "$(head -c 4 $dump)"
+		# 8 MiB, 8 pages for the toolstack, the ACPI tables; the file's own head is another page at least.
+		pages=$(($(stat -c %s $dump) >> 12))
+		[ $pages -ge $((2048 + 8 + 1)) ] && [ $pages -le $((2048 + 8 + 16)) ] || fail "the dump has $pages pages"
+		grep -q 'hold=50 life=crash wait=3000' $dump || fail "the guest's command line is not in its dump"
+		expect "rights of the dump" 600 "$(stat -c %a $dump)"
+		rm $dump
+	done
+	same_as_before "after dumps"
+}
+dumped() { grep -q 'core dumped' /var/log/xen/xl-small.log; }
 for process in xenstored xenconsoled devd; do
 	wait_for 20 pidof "$process" || fail "$process does not run"
 done
@@ -192,4 +219,5 @@ note "before: $(tr '\n' ' ' </tmp/before)"
 ! part rounds || rounds
 ! part reboots || reboots
 ! part ends || ends_of_guests
+! part dumps || dumps_of_guests
 same_as_before "at the end"
