@@ -12,6 +12,8 @@ pub const FATAL: &[&str] = &[
     "BUG: ",
     "Oops: ",
     "(XEN) Panic on CPU",
+    // The machine boots again then, and the test would begin anew.
+    "(XEN) Hardware Dom0 crashed",
     "(XEN) Hardware Dom0 halted",
     "panic inside the panic path",
     "error: you need to load the kernel first",
