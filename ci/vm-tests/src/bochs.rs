@@ -232,13 +232,13 @@ pub fn rows() -> Vec<VmTest> {
     for (name, line, dom0) in [
         ("usb-bits", "dom0=hvm-pirq", "xt.feature=1 xt.chip=PCI-MSI"),
         (
-            "msi-no-bits",
+            "usb-no-bits",
             "dom0=hvm-pirq apicv=off",
             "xt.feature=1 xt.chip=xen-pirq",
         ),
         ("usb-no-pirqs", "apicv=off", "xt.feature=0 xt.chip=PCI-MSI"),
         (
-            "msi-post",
+            "usb-post",
             "dom0=hvm-pirq apicv=post",
             "xt.feature=1 xt.chip=PCI-MSI",
         ),
