@@ -48,6 +48,28 @@ same cpupool-list nobody
 same no-such-command
 same -N info
 
+# Configs that cannot be used.
+# config LINE...: a config with all that a domain needs, and these lines.
+config() {
+	printf 'type = "pvh"\nname = "wrong"\nkernel = "/guest/vmlinuz"\nmemory = 128\n' >/tmp/wrong.cfg
+	printf '%s\n' "$@" >>/tmp/wrong.cfg
+}
+same create -q /tmp/none.cfg
+config
+same create -q --nonsense /tmp/wrong.cfg
+for line in 'memory = ' 'name = "Domain-0"' 'type = "nonsense"' \
+	'kernel = "/tmp/none"' 'kernel = "/xt/lib.sh"' 'ramdisk = "/tmp/none"' 'memory = 100000' \
+	'cpus = "nonsense"' 'pool = "nonsense"' 'disk = ["nonsense"]' 'disk = ["/tmp/none,raw,xvda,w"]' \
+	'on_crash = "nonsense"' 'uuid = "nonsense"'; do
+	note "$line"
+	config "$line"
+	same create -q /tmp/wrong.cfg
+	! xl domid wrong >/dev/null 2>&1 || xl destroy wrong
+done
+config
+same create -n -q /tmp/wrong.cfg 'memory=x y'
+same list
+
 # Here Debian's prints its help as well.
 xl vcpu-pin 0 >/dev/null 2>&1
 theirs=$?

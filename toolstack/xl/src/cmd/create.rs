@@ -74,8 +74,10 @@ pub const ROWS: &[Command] = &[
     },
 ];
 
-/// Exit code for a config that cannot be used (libxl's INVAL).
-const INVALID: u8 = 6;
+/// Exit code of Xen's `xl` for a config that it does not understand.
+const NOT_UNDERSTOOD: u8 = 1;
+/// libxl's FAIL, for what cannot be carried out.
+const FAIL: u8 = 3;
 
 /// A config with the text that it was made from.
 pub struct Loaded {
@@ -107,9 +109,9 @@ fn load(args: &Args, words: &[String]) -> Result<Loaded> {
         "-" | "/dev/stdin" => std::io::stdin().read_to_string(&mut text).map(drop),
         path => std::fs::read_to_string(path).map(|t| text = t),
     };
-    result.map_err(|e| Failure::with_code(INVALID, format!("{name}: {e}")))?;
+    result.map_err(|e| Failure::with_code(FAIL, format!("{name}: {e}")))?;
     let parsed = cfg::parse(&name, &text, &overrides);
-    let parsed = parsed.map_err(|e| Failure::with_code(INVALID, e.to_string()))?;
+    let parsed = parsed.map_err(|e| Failure::with_code(NOT_UNDERSTOOD, e.to_string()))?;
     let Parsed { config, warnings } = parsed;
     if !args.has("quiet") {
         warnings.iter().for_each(|w| eprintln!("xl: warning: {w}"));
@@ -188,7 +190,7 @@ impl Files {
             });
         }
         let read = |path: &str| {
-            std::fs::read(path).map_err(|e| Failure::with_code(INVALID, format!("{path}: {e}")))
+            std::fs::read(path).map_err(|e| Failure::with_code(FAIL, format!("{path}: {e}")))
         };
         Ok(Files {
             kernel: unpack(&read(&config.kernel)?, &config.kernel)?,
@@ -214,7 +216,7 @@ impl Files {
                 BuildError::Kernel(_) => &config.kernel,
                 BuildError::Memory(..) => &config.name,
             };
-            Failure::with_code(INVALID, format!("{place}: {e}"))
+            Failure::with_code(FAIL, format!("{place}: {e}"))
         })
     }
 }
@@ -223,7 +225,7 @@ fn unpack(file: &[u8], name: &str) -> Result<Vec<u8>> {
     let unpacked = KernelFile::parse(file).and_then(KernelFile::unpack);
     unpacked
         .map(Cow::into_owned)
-        .map_err(|e| Failure::with_code(INVALID, format!("{name}: {e}")))
+        .map_err(|e| Failure::with_code(FAIL, format!("{name}: {e}")))
 }
 
 fn create(context: &Context, args: &Args) -> Outcome {
@@ -353,7 +355,7 @@ pub fn start(
                 "domain {} is already called '{}'; 'xl rename' or name=\"...\" changes that",
                 other.0, config.name
             );
-            return Err(Failure::with_code(INVALID, message));
+            return Err(Failure::with_code(FAIL, message));
         }
     }
     let image = files.image(&config)?;
@@ -407,7 +409,7 @@ fn facts(sys: &mut Real, config: &DomainConfig) -> Result<HostFacts> {
             ids.find(|id| called(*id)).ok_or_else(|| {
                 let message =
                     format!("there is no CPU pool '{wanted}'; 'xl cpupool-list' shows them");
-                Failure::with_code(INVALID, message)
+                Failure::with_code(FAIL, message)
             })?
         }
     };
@@ -423,7 +425,7 @@ fn check_pins(config: &DomainConfig, facts: &HostFacts) -> Outcome {
         if lists.iter().any(|l| l.cpus(&facts.nodes).is_empty()) {
             let most = facts.nodes.len().saturating_sub(1);
             let message = format!("{name} names no CPU of this machine, which has 0 to {most}");
-            return Err(Failure::with_code(INVALID, message));
+            return Err(Failure::with_code(FAIL, message));
         }
     }
     Ok(())
@@ -443,7 +445,7 @@ fn check_memory(xen: &Xen, image: &Image<'_>) -> Outcome {
         need.div_ceil(256),
         free / 256
     );
-    Err(Failure::with_code(3, message))
+    Err(Failure::with_code(FAIL, message))
 }
 
 /// Waits until xenconsoled has made a terminal.

@@ -49,17 +49,17 @@ fn a_dry_run_shows_the_config() {
     let (code, text) = run(&format!("create -n {config} memory=16"));
     assert_eq!(
         (code, text.as_str()),
-        (6, "g: the kernel needs at least memory=17")
+        (3, "g: the kernel needs at least memory=17")
     );
     let (code, text) = run(&format!("create -n {config} kernel='/none'"));
-    assert_eq!(code, 6);
+    assert_eq!(code, 3);
     assert!(text.starts_with("/none: "), "{text}");
     let script = dir.file("script", b"#!/bin/sh\n");
     let (code, text) = run(&format!("create -n {config} kernel='{script}'"));
     assert_eq!(
         (code, text),
         (
-            6,
+            3,
             format!("{script}: neither a Linux bzImage nor an ELF file")
         )
     );
@@ -97,7 +97,7 @@ fn what_is_wrong_with_a_create_is_one_line() {
     let config = dir.file("g.cfg", b"type='pvh'\nname='g'\nmemory=x\n");
     assert_eq!(
         run(&format!("create {config}")),
-        (6, format!("{config}:3:8: 'x' needs quotes: memory=\"x\""))
+        (1, format!("{config}:3:8: 'x' needs quotes: memory=\"x\""))
     );
     let (code, text) = run(&format!("create {config} other.cfg"));
     assert_eq!(
@@ -107,7 +107,7 @@ fn what_is_wrong_with_a_create_is_one_line() {
     );
     assert_eq!(run("create").0, 2);
     assert_eq!(run("create --nope x").0, 2);
-    assert_eq!(run("create -q /none/x.cfg").0, 6);
+    assert_eq!(run("create -q /none/x.cfg").0, 3);
 }
 
 #[test]
