@@ -1,6 +1,16 @@
 #!/bin/sh
 # Does our xl, with our xenstored, tell of this machine and change it?
 . /xt/lib.sh
+# Without xenstored: one line, after some seconds. The kernel has its device for it all the same.
+[ -e /dev/xen/xenbus ] || fail "no /dev/xen/xenbus"
+start=$(cut -d. -f1 /proc/uptime)
+xl list >/tmp/out 2>/tmp/err
+status=$?
+expect "exit status without xenstored, lines" "1 0 1" "$status $(wc -l </tmp/out) $(wc -l </tmp/err)"
+grep -q 'cannot reach xenstored' /tmp/err || fail "xl list without xenstored: $(cat /tmp/err)"
+took=$(($(cut -d. -f1 /proc/uptime) - start))
+[ $took -le 20 ] || fail "it took $took s to say: $(cat /tmp/err)"
+note "after $took s: $(cat /tmp/err)"
 xenstored --pid-file=/run/xenstored.pid || fail "xenstored does not start"
 xenstore write /local/domain/0/name Domain-0 /local/domain/0/domid 0 /local/pool/0/name Pool-0 || fail "no write"
 mkdir -p /var/lock
