@@ -49,6 +49,10 @@ pub fn detect_by_tables() {
 ///
 /// A guest that is entered with interrupts off is not stopped by them: a timer stops it ([`super::virt`]).
 ///
+/// With several CPUs, what a guest was interrupted at is forgotten when an exception has been delivered in it: an exit that comes
+/// before the next instruction tells the faulting one, with the handler's stack. All faults of guests exit therefore, and
+/// are put back by the entry, which does not forget.
+///
 /// After an exit from a guest with interrupts on, the hypervisor gets one with its own interrupts off. The entry code changes
 /// the flag at once, so that it is at most one, and looks whether one came.
 pub fn bochs() -> bool {

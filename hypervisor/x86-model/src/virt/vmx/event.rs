@@ -94,9 +94,70 @@ pub const fn redeliver(vectoring: u32) -> Redelivery {
     }
 }
 
+/// What becomes of an exception.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raised {
+    /// It is delivered.
+    Itself,
+    /// A double fault.
+    Double,
+    /// The processor shuts down.
+    Shutdown,
+}
+
+/// What an exception becomes that exited while the event of the vectoring field was delivered (SDM vol. 3, 7.15, tables 7-4
+/// and 7-5).
+pub const fn raised(vectoring: u32, vector: u8) -> Raised {
+    const DOUBLE_FAULT: u8 = 8;
+    const PAGE_FAULT: u8 = 14;
+    let first = vectoring as u8;
+    let serious = contributes(vector) || vector == PAGE_FAULT;
+    if vectoring & (VALID | TYPE_MASK) != VALID | EXCEPTION || !serious {
+        return Raised::Itself;
+    }
+    match first {
+        DOUBLE_FAULT => Raised::Shutdown,
+        PAGE_FAULT => Raised::Double,
+        _ if contributes(first) && contributes(vector) => Raised::Double,
+        _ => Raised::Itself,
+    }
+}
+
+/// Divide error, invalid TSS, segment not present, stack fault, general protection, control protection.
+const fn contributes(vector: u8) -> bool {
+    matches!(vector, 0 | 10..=13 | 21)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exceptions_during_a_delivery() {
+        use Raised::{Double, Itself, Shutdown};
+        let during = |first, second| raised(exception(first, false), second);
+        for (first, second, becomes) in [
+            (13, 13, Double),
+            (0, 11, Double),
+            (13, 14, Itself),
+            (14, 14, Double),
+            (14, 13, Double),
+            (14, 6, Itself),
+            (1, 14, Itself),
+            (6, 13, Itself),
+            (8, 14, Shutdown),
+            (8, 10, Shutdown),
+            (8, 1, Itself),
+        ] {
+            assert_eq!(during(first, second), becomes, "{second} during {first}");
+        }
+        // Interrupts, NMIs and software interrupts add nothing; neither does what is not valid.
+        let software = VALID | 4 << 8 | 13;
+        for benign in [interrupt(0x80), nmi(), software, 0x30d, 0] {
+            assert_eq!(raised(benign, 14), Itself, "{benign:#x}");
+            assert_eq!(raised(benign, 13), Itself, "{benign:#x}");
+        }
+    }
 
     #[test]
     fn encodings() {

@@ -6,6 +6,7 @@ use core::arch::asm;
 use x86_model::Gpa;
 use x86_model::apic::DEFAULT_BASE;
 use x86_model::virt::vmx::error::Failure;
+use x86_model::virt::vmx::event::Raised;
 use x86_model::virt::vmx::exit::{self as reason, ControlRegister};
 use x86_model::virt::vmx::field::*;
 use x86_model::virt::vmx::{cr0, delivery, ept, event};
@@ -20,7 +21,9 @@ use crate::x86::cpu::percpu;
 /// First number of [`Exit::Unsupported`] for entries that the CPU refused; the instruction error is added.
 const REFUSED: u64 = 1 << 32;
 const DB: u8 = 1;
+const DF: u8 = 8;
 const GP: u8 = 13;
+const PF: u8 = 14;
 const AC: u8 = 17;
 const MC: u8 = 18;
 const DR7_GENERAL_DETECT: u64 = 1 << 13;
@@ -215,8 +218,22 @@ impl VmxVcpu {
                 self.put_back(event::for_entry(event), read(EXIT_ERROR_CODE));
                 None
             }
+            Some(vector) if self.on_bochs() => self.pass_on(vector, event),
             _ => Some(unsupported(reason::EXCEPTION)),
         }
+    }
+
+    /// An exception that is the guest's own affair.
+    fn pass_on(&mut self, vector: u8, event: u32) -> Option<Exit> {
+        if vector == PF {
+            self.resident.set_cr2(read(EXIT_QUALIFICATION));
+        }
+        match event::raised(read(VECTORING_EVENT), vector) {
+            Raised::Itself => self.put_back(event::for_entry(event), read(EXIT_ERROR_CODE)),
+            Raised::Double => self.put_back(event::exception(DF, true), 0),
+            Raised::Shutdown => return Some(Exit::Shutdown),
+        }
+        None
     }
 
     /// A write to CR0 that changes one of the host's bits; what it does otherwise is done here too.

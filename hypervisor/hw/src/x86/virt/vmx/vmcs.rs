@@ -25,6 +25,8 @@ const PORT_PAGES: usize = 2;
 /// #DB and #AC are intercepted and put back: a guest can arrange that the delivery of either raises it again, without
 /// end, and with no instruction boundary at which the CPU would take an interrupt. #MC belongs to the host.
 const EXCEPTIONS: u32 = 1 << 1 | 1 << 17 | 1 << 18;
+/// On Bochs all those that instructions raise as faults ([`quirks::bochs`]).
+const FAULTS: u32 = !(1 << 2 | 1 << 3 | 1 << 4 | 1 << 8);
 
 /// The maps that all vCPUs share: all ports trapped, and the MSR policy.
 struct SharedMaps {
@@ -124,7 +126,8 @@ impl OwnedVmcs {
                 None => write(EXIT_CONTROLS, controls.exit),
             }
             write(ENTRY_CONTROLS, controls.entry);
-            write(EXCEPTION_BITMAP, EXCEPTIONS);
+            let faults = if quirks::bochs() { FAULTS } else { 0 };
+            write(EXCEPTION_BITMAP, EXCEPTIONS | faults);
             for zero in [
                 PAGE_FAULT_MASK,
                 PAGE_FAULT_MATCH,
