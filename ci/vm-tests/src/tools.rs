@@ -76,6 +76,7 @@ pub fn rows() -> Vec<VmTest> {
             .debian()
             .needs_xen()
             .extra_time(300),
+        guests("tools/guest-pair", "pair").extra_time(600),
         VmTest::new("tools/store-restart", Level::Normal)
             .script("store-restart")
             .cmdline("dom0_mem=900M")
@@ -156,6 +157,16 @@ pub fn rows() -> Vec<VmTest> {
             .needs_xen()
             .extra_time(300),
     ]
+}
+
+/// Linux guests of our toolstack, driven by a script; these take minutes.
+fn guests(name: &str, script: &'static str) -> VmTest {
+    VmTest::new(name, Level::Full)
+        .script(script)
+        .cmdline("dom0_mem=900M")
+        .direct()
+        .system()
+        .needs_xen()
 }
 
 /// Guests that come and go: how many and how often is said on dom0's command line.
