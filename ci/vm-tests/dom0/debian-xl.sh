@@ -47,6 +47,14 @@ wait_line 60 one "Dazed and confused"
 xl debug-keys q && xl dmesg | grep -q "(XEN) d[1-9].*Alive" || fail "debug key q"
 expect "xl vm-list" 2 "$(xl vm-list | tail -n +2 | wc -l)"
 
+note "its records"
+xen-hvmctx "$(xl domid one)" >/tmp/records || fail "xen-hvmctx: exit status $?: $(tail -n 3 /tmp/records)"
+sed -n 's/^ *\([A-Za-z_]*\): .*/\1/p' /tmp/records | sort | uniq -c
+expect "records of CPUs" 1 "$(grep -c '^ *CPU: ' /tmp/records)"
+# A 64-bit kernel with its paging: EFER.LMA, CR0.PG, a stack in the upper half.
+grep -q 'cr0 0x00000000[89a-f]' /tmp/records && grep -qE 'rsp 0x[0-9a-f]{16}' /tmp/records || fail "$(cat /tmp/records)"
+grep -qE 'efer +0x0*d01' /tmp/records || fail "EFER: $(grep efer /tmp/records)"
+
 note "shutdown"
 xl shutdown -w one >/dev/null || fail "xl shutdown -w"
 wait_for 60 gone one || fail "xl list after shutdown: $(xl list)"
