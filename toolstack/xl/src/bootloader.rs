@@ -236,18 +236,33 @@ fn parse(bytes: &[u8]) -> Answer {
     answer
 }
 
+/// Makes a program of a script. Another process writes it: if this one did, a child that a test on another thread starts
+/// meanwhile would have the file open for writing for a moment, and it could not be run ("Text file busy").
+#[cfg(test)]
+pub(crate) fn program(path: &Path, script: &str) {
+    use std::io::Write;
+    let mut writer = Command::new("/bin/sh")
+        .args(["-c", "cat >\"$0\" && chmod 755 \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("a shell is there");
+    let mut input = writer.stdin.take().expect("piped");
+    input.write_all(script.as_bytes()).expect("taken");
+    drop(input);
+    assert!(writer.wait().expect("ends").success());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cfg;
-    use std::os::unix::fs::PermissionsExt;
 
     fn with_script(name: &str, script: &str, more: &str) -> Result<Found> {
         let dir = std::env::temp_dir().join(format!("xl-loader-{}-{name}", std::process::id()));
         fs::create_dir_all(&dir).expect("made");
         let program = dir.join("loader");
-        fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("set");
+        super::program(&program, &format!("#!/bin/sh\n{script}\n"));
         let text = format!(
             "type='pvh'\nname='g'\nbootloader='{}'\nbootloader_args=['-q', 'a b']\ndisk=['/x.img,raw,xvda,w']\n{more}",
             program.display()

@@ -73,9 +73,8 @@ fn a_dry_run_asks_the_boot_loader() {
     let script = format!(
         "#!/bin/sh\nfor w; do case $w in --output=*) printf 'kernel {kernel}\\0args a' >${{w#*=}};; esac; done\n"
     );
-    let loader = dir.file("loader", script.as_bytes());
-    let set = |mode| fs::set_permissions(&loader, fs::Permissions::from_mode(mode)).unwrap();
-    set(0o755);
+    let loader = dir.file("loader", b"");
+    crate::bootloader::program(loader.as_ref(), &script);
     let text = format!(
         "type='pvh'\nname='g'\nmemory=64\nbootloader='{loader}'\ndisk=['/x.img,raw,xvda,w']\n"
     );
@@ -86,7 +85,7 @@ fn a_dry_run_asks_the_boot_loader() {
     // Its kernel is looked at.
     let (code, text) = run(&format!("create -qn {config} memory=16"));
     assert!(code != 0 && text.contains("memory=17"), "{text}");
-    set(0o644);
+    fs::set_permissions(&loader, fs::Permissions::from_mode(0o644)).unwrap();
     let (code, text) = run(&format!("create -qn {config}"));
     assert!(code != 0 && text.starts_with("bootloader "), "{text}");
 }
