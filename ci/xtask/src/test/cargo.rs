@@ -54,6 +54,23 @@ fn simple(report: &mut Report, name: &str, command: Command, hint: &str) {
     report.add(name, result.map(drop).map_err(|e| format!("{e:#}; {hint}")));
 }
 
+/// The first lines that a failed test printed, by its own report.
+fn said(lines: &[String], name: &str) -> String {
+    const MOST: usize = 12;
+    let head = format!("---- {name} stdout ----");
+    let block = lines.iter().skip_while(|l| **l != head).skip(1);
+    let text: Vec<&str> = block
+        .take_while(|l| !l.starts_with("---- ") && *l != "failures:" && *l != "stack backtrace:")
+        .map(String::as_str)
+        .filter(|l| !l.trim().is_empty())
+        .take(MOST)
+        .collect();
+    if text.is_empty() {
+        return "it printed nothing; see above".into();
+    }
+    text.join("\n")
+}
+
 /// `cargo test` over the workspace; every test counts.
 pub fn host_tests(report: &mut Report) {
     let mut cargo = exec::cargo();
@@ -96,7 +113,7 @@ pub fn host_tests(report: &mut Report) {
     }
     report.add_passed("host", passed);
     for name in &failed {
-        report.add(&format!("host/{name}"), Err("see above".into()));
+        report.add(&format!("host/{name}"), Err(said(&output.lines, name)));
     }
     if !output.ok && failed.is_empty() {
         report.add(
@@ -169,5 +186,17 @@ mod tests {
         assert_eq!(number_before(line, " failed"), 2);
         assert_eq!(number_before(line, " ignored"), 1);
         assert_eq!(number_before(line, " absent"), 0);
+    }
+
+    #[test]
+    fn what_a_failed_test_printed_is_found() {
+        let text = "test a ... ok\ntest b::c ... FAILED\n\nfailures:\n\n---- b::c stdout ----\n\nthread 'b::c' panicked at x.rs:1:2:\nleft\nstack backtrace:\n   0: main\n\n---- d stdout ----\nother\n\nfailures:\n    b::c\n";
+        let lines: Vec<String> = text.lines().map(String::from).collect();
+        assert_eq!(
+            super::said(&lines, "b::c"),
+            "thread 'b::c' panicked at x.rs:1:2:\nleft"
+        );
+        assert_eq!(super::said(&lines, "d"), "other");
+        assert_eq!(super::said(&lines, "e"), "it printed nothing; see above");
     }
 }
