@@ -13,6 +13,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+/// The store's service name.
+const STORE: &str = "xenstored";
 /// The shell's service name.
 const SESSION: &str = "session";
 /// How long services may take to end.
@@ -63,8 +65,12 @@ pub fn run() -> Result<(), String> {
     };
     let children = init.children;
     stop::guests(&mut say);
-    // The store last, as it was started first.
-    for (pid, name) in children.running() {
+    stop::devices(&mut say);
+    let (store, services): (Vec<_>, Vec<_>) = children
+        .running()
+        .into_iter()
+        .partition(|(_, name)| name == STORE);
+    for (pid, name) in services {
         stop::ask(pid, name == SESSION);
         let start = Instant::now();
         let mut gone = false;
@@ -73,7 +79,8 @@ pub fn run() -> Result<(), String> {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    stop::processes();
+    // The store goes on until the machine ends: see `devices`.
+    stop::processes(store.first().map(|(pid, _)| *pid));
     stop::machine(end)
 }
 

@@ -4,6 +4,7 @@ use rustix::fs::sync;
 use rustix::mount::{MountFlags, UnmountFlags, mount_remount, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::system::{RebootCommand, reboot};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use xen_abi::DomId;
 use xen_sys::domctl::Control;
@@ -13,6 +14,10 @@ use xen_sys::xenstore::{Client, Transaction};
 const GUESTS: Duration = Duration::from_secs(60);
 /// How long processes may take to end before they are ended.
 const PROCESSES: Duration = Duration::from_secs(5);
+/// How long the kernel may take to let the devices of guests that are gone go.
+const DEVICES: Duration = Duration::from_secs(10);
+/// Where it has them until it has done with them; from its buses they go earlier.
+const BACK_ENDS: &str = "/sys/devices/xen-backend";
 
 /// How the machine ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +69,27 @@ pub fn guests(say: &mut dyn FnMut(&str)) {
     }
 }
 
+/// Waits until the kernel has done with the devices of guests that are gone, not for ever. It asks the store about each at the
+/// end, a store that has ended never answers, and the kernel does not switch the machine off while it waits for that.
+pub fn devices(say: &mut dyn FnMut(&str)) {
+    let start = Instant::now();
+    while let left @ 1.. = back_ends(Path::new(BACK_ENDS)) {
+        if start.elapsed() > DEVICES {
+            say(&format!("devices of guests that are still there: {left}"));
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Devices there: their names have their kind, their domain and their number.
+fn back_ends(dir: &Path) -> usize {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter(|e| e.file_name().to_string_lossy().matches('-').count() >= 2)
+        .count()
+}
+
 /// Asks a process to end; a shell on a terminal minds only that its terminal goes.
 pub fn ask(pid: u32, shell: bool) {
     signal(pid, if shell { Signal::HUP } else { Signal::TERM });
@@ -76,8 +102,9 @@ fn signal(pid: u32, signal: Signal) {
     }
 }
 
-/// Ends every process but this one: asked first, then made. Must be process 1.
-pub fn processes() {
+/// Ends every process but this one and `but`: asked first, then made. Must be process 1.
+pub fn processes(but: Option<u32>) {
+    let others = || others().into_iter().filter(|p| Some(*p) != but);
     for (kind, patience) in [
         (Signal::TERM, PROCESSES),
         (Signal::KILL, Duration::from_secs(1)),
@@ -88,7 +115,7 @@ pub fn processes() {
             signal(pid, Signal::HUP);
         }
         let start = Instant::now();
-        while !others().is_empty() && start.elapsed() < patience {
+        while others().next().is_some() && start.elapsed() < patience {
             super::run::reap(&mut |_, _| {});
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -130,4 +157,21 @@ pub fn machine(end: End) -> Result<(), String> {
         End::Halt => RebootCommand::Halt,
     };
     reboot(command).map_err(|e| format!("the kernel does not end the machine: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::back_ends;
+
+    #[test]
+    fn devices_are_told_from_other_entries() {
+        let dir = std::env::temp_dir().join(format!("init-back-ends-{}", std::process::id()));
+        for name in ["vif-1-0", "vbd-12-51712", "power", "xen-backend"] {
+            std::fs::create_dir_all(dir.join(name)).expect("made");
+        }
+        std::fs::write(dir.join("uevent"), "").expect("written");
+        assert_eq!(back_ends(&dir), 2);
+        assert_eq!(back_ends(&dir.join("none")), 0);
+        std::fs::remove_dir_all(&dir).expect("ours");
+    }
 }
