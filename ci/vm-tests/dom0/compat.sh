@@ -5,6 +5,7 @@
 # KIND is pvh, pv, grub (a boot loader that finds kernel and RAM disk on the guest's disk) or shim (Xen's, with the kernel as a
 # PV guest in it). xt.guests=NAME,... runs only these.
 . /xt/lib.sh
+export PATH=$PATH:/usr/sbin
 only=$(option guests)
 slow=$(option slow)
 if [ -e /etc/dom0-init.conf ]; then
@@ -57,11 +58,11 @@ one() {
 	name=$1 kind=$2 vcpus=$3 why=
 	log=/var/log/xen/console/guest-$name.log
 	rm -f /tmp/disk.img
-	type=pvh kernel=$4 ramdisk=$5 xl=$ours/xl
+	type=pvh kernel=$4 ramdisk=$5 xl=$ours/xl console=console=hvc0
 	truncate -s 4M /tmp/disk.img
 	case $kind in
 	pv) type=pv ;;
-	shim) xl=$debian/xl ;;
+	shim) xl=$debian/xl console="earlyprintk=xen console=hvc0" ;;
 	grub)
 		grub_disk vmlinuz-6.1 initrd-6.1 || { why="no disk for it" && return 1; }
 		ramdisk=
@@ -72,7 +73,7 @@ one() {
 		printf 'kernel = "/guest/%s"\n' "$kernel"
 		[ -z "$ramdisk" ] || printf 'ramdisk = "/guest/%s"\n' "$ramdisk"
 		[ $kind != shim ] || printf 'pvshim = 1\npvshim_path = "/guest/xen-shim"\n'
-		printf 'extra = "console=hvc0 gt.ip=192.168.77.2/255.255.255.0"\n'
+		printf 'extra = "%s gt.ip=192.168.77.2/255.255.255.0"\n' "$console"
 		printf 'disk = ["file:/tmp/disk.img,xvda,w"]\nvif = ["bridge=xenbr0"]\non_crash = "preserve"\non_reboot = "destroy"\n'
 	} >"/tmp/$name.cfg"
 	"$xl" create -q "/tmp/$name.cfg" >/tmp/said 2>&1 || {
@@ -110,6 +111,9 @@ while read -r name kind vcpus kernel ramdisk <&3; do
 		echo "COMPAT $name pass $((up - start))"
 	else
 		echo "COMPAT $name fail $(($(cut -d. -f1 /proc/uptime) - start)) $why"
+		# For the log: what its vCPUs are at.
+		"$xl" vcpu-list "$name" 2>/dev/null
+		xen-hvmctx "$("$xl" domid "$name")" 2>/dev/null | grep -E -A 14 '^ *(CPU|LAPIC):'
 		"$xl" dmesg | grep -E "\(XEN\) .*(d[1-9][0-9]*|domain [1-9])" | head -n 6 | sed "s/^/COMPAT-TAIL $name /"
 		tail -n 12 "$log" 2>/dev/null | tr -d '\r' | sed "s/^/COMPAT-TAIL $name /"
 		while ! gone; do

@@ -139,7 +139,7 @@ fn carry_out(jobs: Vec<Job<'_>>, kernels: &[Kernel], args: &Args) -> Result<Vec<
         Job::Guests(Ground::Xen, entries) => {
             guests::run(Ground::Xen, &xen, kernels, entries, place)
         }
-        Job::Micro(entries) => micro::run(entries, !args.no_peer),
+        Job::Micro(entries) => micro::run(entries),
     };
     let todo = Mutex::new(jobs.into_iter());
     let done = Mutex::new(Vec::new());

@@ -13,7 +13,8 @@ const HEAD: &str = "\
 beside it on Debian's Xen 4.17 with the same kernels, RAM disks and machine. A row passes when a dom0 reaches its user space with
 all CPUs; when a guest does so, sees its disk, answers a ping and shuts down as told; when a micro-guest says so. On Xen, dom0 is
 PV: as PVH it does not come up there in this emulator. `cargo xtask compat TEXT` runs the rows with this text and leaves the
-others. Below the table stand the last lines of the console of each red row.
+others. Below the table stand the last lines of the console of each red row. What micro-guests did on Xen is not run again:
+`ci/micro/reference` holds it, where Xen could run them here.
 
 The times, in seconds, are those of a busy machine and are no measurement.
 
