@@ -48,7 +48,12 @@ pub const fn xen_pirq(address: u64, data: u32) -> Option<u32> {
     if !matches!(mode, DeliveryMode::ExtInt) || data & 0xff != 0 {
         return None;
     }
-    match (address >> 12) as u32 & 0xff | (address >> 32) as u32 {
+    pirq_number(address)
+}
+
+/// The number alone, whatever the rest of the message says; `None` if it is 0, which no pirq has.
+pub const fn pirq_number(address: u64) -> Option<u32> {
+    match (address >> 12) as u32 & 0xff | (address >> 32) as u32 & !0xff {
         0 => None,
         pirq => Some(pirq),
     }

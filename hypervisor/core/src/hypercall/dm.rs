@@ -2,7 +2,7 @@
 //! messages, the end of the guest and its size are there.
 
 use x86_model::apic::DeliveryMode;
-use x86_model::msi::Message;
+use x86_model::msi::{Message, pirq_number};
 use xen_abi::hvm::dm_op::{DmInjectMsi, DmNrVcpus, DmOpBuf, DmRemoteShutdown, op};
 use xen_abi::{DomId, Errno};
 use zerocopy::{FromBytes, IntoBytes};
@@ -108,10 +108,8 @@ impl Argument {
 /// written does not matter. Vector 0 names one of the guest's pirqs, if it has any: the message is an event.
 fn inject(call: &Call<'_, '_>, target: &DomainRef, address: u64, data: u32) -> HcResult {
     if data & 0xff == 0 {
-        let pirq = (address >> 12) as u32 & 0xff | (address >> 32) as u32 & !0xff;
-        if pirq == 0 || target.pirqs.is_none() {
-            return Err(Errno::EINVAL);
-        }
+        let pirq = pirq_number(address).filter(|_| target.pirqs.is_some());
+        let pirq = pirq.ok_or(Errno::EINVAL)?;
         call.hv().raise_pirq(target, pirq);
         return Ok(0);
     }
