@@ -71,8 +71,6 @@ pub struct VmTest {
     pub machine: &'static str,
     /// Number of CPUs.
     pub cpus: u32,
-    /// The machine's memory, as QEMU's `-m` takes it, if not what its file says.
-    pub memory: Option<&'static str>,
     /// Firmware.
     pub firmware: Firmware,
     /// Series of dom0's kernel.
@@ -125,7 +123,6 @@ impl VmTest {
             level,
             machine: "q35",
             cpus: 2,
-            memory: None,
             firmware: Firmware::Bios,
             kernel: "6.1",
             guest: None,
@@ -153,12 +150,6 @@ impl VmTest {
     /// With this many CPUs.
     pub fn cpus(mut self, cpus: u32) -> Self {
         self.cpus = cpus;
-        self
-    }
-
-    /// With this much memory in the machine.
-    pub fn memory(mut self, size: &'static str) -> Self {
-        self.memory = Some(size);
         self
     }
 

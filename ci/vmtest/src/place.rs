@@ -21,6 +21,17 @@ pub enum Place {
     One(usize),
 }
 
+impl Place {
+    /// Of the job with this number: on a CPU of its own, unless all are to be used.
+    pub fn of_job(job: usize, parallel: bool) -> Self {
+        if parallel {
+            Place::Anywhere
+        } else {
+            Place::One(job)
+        }
+    }
+}
+
 /// The `n`th of the CPUs in `all`, round again behind the last. `None` if there is none.
 fn nth(all: &CpuSet, n: usize) -> Option<CpuSet> {
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&c| all.is_set(c)).collect();

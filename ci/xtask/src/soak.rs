@@ -31,11 +31,7 @@ pub fn run(args: &Args) -> Result<bool> {
     if let Some(name) = test.defconfig {
         crate::build::for_tests(name)?;
     }
-    let place = if args.parallel {
-        Place::Anywhere
-    } else {
-        Place::One(0)
-    };
+    let place = Place::of_job(0, args.parallel);
     let mut failed = 0;
     for round in 1..=args.count {
         let verdict = runner.run(&test, &format!("{}-{round}", test.name), place)?;

@@ -122,22 +122,14 @@ fn carry_out(jobs: Vec<Job<'_>>, kernels: &[Kernel], args: &Args) -> Result<Vec<
     let runner = |peer, hypervisor: &Path| Runner::with(peer, hypervisor.to_owned(), series);
     let on_ours = runner(None, &ours)?;
     let on_xen = runner(Some(Peer::Xen), &xen)?;
+    let on = |ground| match ground {
+        Ground::Xenolith => (&on_ours, &ours),
+        Ground::Xen => (&on_xen, &xen),
+    };
     let carry = |job: &Job<'_>, place| match job {
-        Job::Dom0(ground, entry) => dom0(
-            match ground {
-                Ground::Xenolith => &on_ours,
-                Ground::Xen => &on_xen,
-            },
-            *ground,
-            entry,
-            place,
-        )
-        .map(|f| vec![f]),
-        Job::Guests(Ground::Xenolith, entries) => {
-            guests::run(Ground::Xenolith, &ours, kernels, entries, place)
-        }
-        Job::Guests(Ground::Xen, entries) => {
-            guests::run(Ground::Xen, &xen, kernels, entries, place)
+        Job::Dom0(ground, entry) => dom0(on(*ground).0, *ground, entry, place).map(|f| vec![f]),
+        Job::Guests(ground, entries) => {
+            guests::run(*ground, on(*ground).1, kernels, entries, place)
         }
         Job::Micro(entries) => micro::run(entries),
     };

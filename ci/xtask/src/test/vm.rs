@@ -121,9 +121,6 @@ impl Runner {
         };
         let mut machine = media::machine(test.machine, on)?;
         machine.cpus = test.cpus;
-        if let Some(memory) = test.memory {
-            machine.memory = memory.into();
-        }
         if test.firmware == Firmware::Efi {
             machine.firmware = Firmware::Efi;
         }
@@ -337,6 +334,17 @@ fn link(from: &Path, to: &Path) -> Result<()> {
         .with_context(|| format!("cannot copy {}", from.display()))
 }
 
+/// Why a test cannot run here, if so.
+fn not_here(test: &VmTest, peer: Option<Peer>) -> Option<String> {
+    if test.needs_xen && peer == Some(Peer::None) {
+        return Some("needs a hypervisor".into());
+    }
+    let (var, what) = test.needs_var?;
+    env::var_os(var)
+        .is_none()
+        .then(|| format!("needs {what}: {var}"))
+}
+
 /// Runs all `tests`, some at a time, and adds their results.
 pub fn run_all(
     tests: &[VmTest],
@@ -366,26 +374,12 @@ pub fn run_all(
     };
     thread::scope(|scope| {
         for job in 0..jobs {
-            let place = if parallel {
-                Place::Anywhere
-            } else {
-                Place::One(job)
-            };
+            let place = Place::of_job(job, parallel);
             let (next, report, first_error, runner) = (&next, &report, &first_error, &runner);
             scope.spawn(move || {
                 while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let name = format!("{label}/{}", test.name);
-                    if test.needs_xen && peer == Some(Peer::None) {
-                        report
-                            .lock()
-                            .expect("no panic while locked")
-                            .skip(&name, "needs a hypervisor");
-                        continue;
-                    }
-                    if let Some((var, what)) = test.needs_var
-                        && env::var_os(var).is_none()
-                    {
-                        let why = format!("needs {what}: {var}");
+                    if let Some(why) = not_here(test, peer) {
                         report
                             .lock()
                             .expect("no panic while locked")
