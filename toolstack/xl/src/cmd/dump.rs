@@ -36,7 +36,8 @@ fn dump_core(_: &Context, args: &Args) -> Outcome {
     dump(&host.xen, domain.id(), Path::new(&args.words[1]))
 }
 
-/// Writes the file. The domain stands still meanwhile; of a failed dump no file is left.
+/// Writes the file. The domain stands still meanwhile. Of a failed dump no file is left, and one that was there before stays as it
+/// was: a domain that crashes again and is ended meanwhile must not take its earlier dump along.
 ///
 /// # Errors
 /// What went wrong.
@@ -44,15 +45,30 @@ pub fn dump(xen: &Xen, domid: DomId, path: &Path) -> Outcome {
     let memory = ForeignMemory::open()?;
     xen.pause(domid)?;
     let read = |frame: u64, pages: &mut [u8]| memory.read(domid, frame << 12, pages);
-    let result = write(xen, domid, path, read);
+    let result = write_whole(path, |to| write(xen, domid, to, read));
     // It runs again whatever happened.
     let unpaused = xen.unpause(domid);
-    if result.is_err() {
-        // There may be none.
-        let _ = fs::remove_file(path);
-    }
     result?;
     Ok(unpaused?)
+}
+
+/// Lets `write` make a file beside `path`, which takes that name once it is whole. What is no file, such as a pipe, is written to.
+fn write_whole(path: &Path, write: impl FnOnce(&Path) -> Outcome) -> Outcome {
+    if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+        return write(path);
+    }
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".{}.part", std::process::id()));
+    let part = Path::new(&part);
+    let written = write(part).and_then(|()| {
+        let renamed = fs::rename(part, path);
+        renamed.map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))
+    });
+    if written.is_err() {
+        // There may be none.
+        let _ = fs::remove_file(part);
+    }
+    written
 }
 
 /// Where the search for a domain's frames ends. Its RAM lies below 4 GiB, and from there on as far as the domain may grow; what it
@@ -121,7 +137,8 @@ fn write(
 mod tests {
     use super::super::fixture::{Fixture, run};
     use super::super::host::Host;
-    use super::{search_end, write};
+    use super::{Failure, search_end, write, write_whole};
+    use std::fs;
     use xen_abi::DomId;
 
     #[test]
@@ -159,6 +176,25 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert_eq!(seen, [0, far - 1]);
         assert_eq!(search_end(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_dump_that_fails_leaves_the_one_before() {
+        let dir = std::env::temp_dir().join(format!("xl-dump-twice-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("web");
+        write_whole(&path, |to| Ok(fs::write(to, "first")?)).unwrap();
+        let failed = write_whole(&path, |to| {
+            fs::write(to, "sec")?;
+            Err(Failure::new("the domain is gone"))
+        });
+        assert_eq!(failed.unwrap_err().message, "the domain is gone");
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        write_whole(&path, |to| Ok(fs::write(to, "third")?)).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"third");
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+        fs::remove_dir_all(&dir).unwrap();
+        write_whole("/dev/null".as_ref(), |to| Ok(fs::write(to, "pipe")?)).unwrap();
     }
 
     #[test]
