@@ -2,7 +2,7 @@
 
 use super::failure::{Outcome, Result};
 use super::host::Host;
-use super::{list, output};
+use super::{list, memory, output};
 use crate::domain::{kept, live, teardown};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ fn config(host: &mut Host, domain: &Domain) -> Value {
         })
         .collect();
     let target = host.number(&format!("{path}/memory/target"));
-    let most = host.number(&format!("{path}/memory/static-max"));
+    let most = memory::most(host, domain.id());
     let b_info = member(&mut config, "b_info");
     b_info.insert("max_vcpus".into(), domain.vcpus().into());
     b_info.insert("avail_vcpus".into(), online.into());

@@ -2,9 +2,11 @@
 
 use super::host::Host;
 use super::{Args, Command, Context, Failure, Outcome};
+use crate::domain::nodes::most_memory;
 use xen_abi::DomId;
 use xen_abi::domctl::dominf;
 use xen_sys::xen::Domain;
+use xen_sys::xenstore::Transaction;
 
 const USAGE: &str = "<Domain> <MemMB['b'[bytes]|'k'[KB]|'m'[MB]|'g'[GB]|'t'[TB]]>";
 
@@ -74,13 +76,19 @@ fn node(domid: DomId, name: &str) -> String {
     format!("/local/domain/{}/memory/{name}", domid.0)
 }
 
+/// The most memory that a domain may have, in KiB, if the store knows.
+pub fn most(host: &mut Host, domid: DomId) -> Option<u64> {
+    let own = host.number(&most_memory(domid));
+    own.max(host.number(&node(domid, "static-max")))
+}
+
 /// Reads it; dom0's is not there before the first change.
 fn memory(host: &mut Host, domain: &Domain) -> Result<Memory, Failure> {
     let domid = domain.id();
     let (used, limit) = (domain.memory_kib(), domain.0.max_pages.saturating_mul(4));
     let machine = host.xen.physinfo()?.total_pages.saturating_mul(4);
     let target = host.number(&node(domid, "target"));
-    let most = host.number(&node(domid, "static-max"));
+    let most = most(host, domid);
     let video = host.number(&node(domid, "videoram")).unwrap_or(0);
     if target.is_none() && domid != DomId::DOM0 {
         return Err(Failure::new(format!(
@@ -181,10 +189,15 @@ fn max(_: &Context, args: &Args) -> Outcome {
     })?;
     let value = wanted.to_string();
     host.store.write(
-        xen_sys::xenstore::Transaction::NONE,
+        Transaction::NONE,
         &node(domid, "static-max"),
         value.as_bytes(),
     )?;
+    if host.number(&most_memory(domid)).is_some() {
+        let path = most_memory(domid);
+        host.store
+            .write(Transaction::NONE, &path, value.as_bytes())?;
+    }
     Ok(())
 }
 

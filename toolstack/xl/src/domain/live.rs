@@ -2,6 +2,7 @@
 //! and `list -l` go by that, as with Xen's toolstack.
 
 use super::json;
+use super::nodes::most_memory;
 use crate::cfg::disk::{Disk, device_number};
 use crate::cfg::domain::DomainConfig;
 use crate::cfg::vif::{Vif, parse_mac};
@@ -18,10 +19,9 @@ pub fn merge(store: &mut Client, domid: DomId, config: &mut DomainConfig) {
     if let Some(kib) = number(store, &format!("{root}/memory/target")).filter(|n| *n > 0) {
         config.memory = kib;
     }
-    if let Some(kib) = number(store, &format!("{root}/memory/static-max")) {
-        config.maxmem = kib;
-    }
-    config.maxmem = config.maxmem.max(config.memory);
+    let own = number(store, &most_memory(domid));
+    let shown = number(store, &format!("{root}/memory/static-max"));
+    config.maxmem = own.max(shown).unwrap_or(config.maxmem).max(config.memory);
     let availability = |v: u32| format!("{root}/cpu/{v}/availability");
     let online = (0..config.maxvcpus)
         .filter(|v| read(store, &availability(*v)).as_deref() == Some("online"))
@@ -223,6 +223,21 @@ mod tests {
             crate::domain::execute::write_nodes(&mut client, &nodes).expect("written");
         }
         (store, client)
+    }
+
+    #[test]
+    fn the_limit_is_the_toolstack_s_unless_another_has_raised_it() {
+        let (store, mut client) = store();
+        let mut merged = |own: &str, shown: &str| {
+            store.set("/libxl/3/maxmem", own);
+            store.set("/local/domain/3/memory/static-max", shown);
+            let mut config = cfg::parse("web.cfg", CONFIG, &[]).expect("right").config;
+            merge(&mut client, DomId(3), &mut config);
+            config.maxmem
+        };
+        assert_eq!(merged("524288", "131072"), 524_288);
+        assert_eq!(merged("262144", "393216"), 393_216);
+        assert_eq!(merged("1024", "1024"), 131_072);
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub fn skeleton(config: &DomainConfig, uuid: [u8; 16], domid: DomId, started: f6
         Node::dir(format!("/libxl/{n}"), &none),
         Node::dir(format!("/libxl/{n}/device"), &none),
         Node::value(format!("/libxl/{n}/type"), "pvh"),
+        Node::value(most_memory(domid), config.maxmem),
         Node::value(format!("/libxl/{n}/dm-version"), "qemu_xen"),
         Node::value(format!("{root}/vm"), &vm),
         Node::value(format!("{root}/name"), &config.name),
@@ -55,11 +56,19 @@ pub fn skeleton(config: &DomainConfig, uuid: [u8; 16], domid: DomId, started: f6
     nodes
 }
 
+/// Where the most memory that a domain may have stands, in KiB. `memory/static-max` is no less, but may be more or older: it is what
+/// the domain's kernel reads at its start, and what other toolstacks change.
+pub fn most_memory(domid: DomId) -> String {
+    format!("/libxl/{}/maxmem", domid.0)
+}
+
 /// What follows when the domain is built.
 pub fn built(config: &DomainConfig, domid: DomId, store_port: u32) -> Vec<Node> {
     let root = format!("/local/domain/{}", domid.0);
     let mut nodes = vec![
-        Node::value(format!("{root}/memory/static-max"), config.maxmem),
+        // Not `maxmem`: Linux takes what this is above the memory that it finds at its start for memory to be given back, and
+        // subtracts it from every target.
+        Node::value(format!("{root}/memory/static-max"), config.memory),
         Node::value(format!("{root}/memory/target"), config.memory),
         Node::value(format!("{root}/memory/videoram"), 0),
         Node::value(format!("{root}/domid"), domid.0),
