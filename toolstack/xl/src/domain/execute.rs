@@ -51,8 +51,9 @@ struct Run<'a, S: System> {
 /// libxl's numbers for failures, which `xl create` exits with.
 const ERROR_FAIL: u8 = 3;
 
-/// Seconds for a kernel's back end to appear, and to be made ready.
-const APPEAR: u64 = 10;
+/// Seconds for a kernel's back end to appear, and to be made ready. Xen's toolstack gives the first 10, too few where dom0 has to
+/// share its processor.
+const APPEAR: u64 = 40;
 const READY: u64 = 40;
 
 /// Makes a domain; returns its number.
