@@ -182,8 +182,6 @@ fn run_states() {
         );
     }
 
-    // Sleep for 30 ms: that much must appear as blocked.
-    let blocked = STATE.u64(64 + 32).load(Ordering::Acquire);
     let port = evtchn::bind_virq(0, 0).unwrap_or(0);
     check!(port != 0, "no timer VIRQ");
     evtchn::set_mask(port, false);
@@ -192,20 +190,23 @@ fn run_states() {
         set_param(0, 2 << 56 | u64::from(VECTOR)) == Ret(0),
         "callback vector refused"
     );
-    let now = time::pvclock(&INFO, 128 + 32);
-    check!(
-        vcpu_op(8, 0, &mut [now + 30 * MS, 0]) == Ret(0),
-        "timer refused"
-    );
-    cpu::sti_hlt_cli();
-    let slept = time::pvclock(&INFO, 128 + 32) - now;
-    let gained = STATE.u64(64 + 32).load(Ordering::Acquire) - blocked;
-    check!(slept >= 30 * MS, "woken after {slept} ns");
-    // Some of the time may pass before the halt.
-    check!(
-        gained >= 10 * MS && gained <= slept,
-        "blocked for {gained} ns of {slept}"
-    );
+    // Sleep for 30 ms: a third at least must appear as blocked. On a busy host most of the time may pass before the halt,
+    // which says nothing: then once more.
+    let counted = (0..10).any(|_| {
+        let blocked = STATE.u64(64 + 32).load(Ordering::Acquire);
+        let now = time::pvclock(&INFO, 128 + 32);
+        check!(
+            vcpu_op(8, 0, &mut [now + 30 * MS, 0]) == Ret(0),
+            "timer refused"
+        );
+        cpu::sti_hlt_cli();
+        let slept = time::pvclock(&INFO, 128 + 32) - now;
+        let gained = STATE.u64(64 + 32).load(Ordering::Acquire) - blocked;
+        check!(slept >= 30 * MS, "woken after {slept} ns");
+        check!(gained <= slept, "blocked for {gained} ns of {slept}");
+        gained >= 10 * MS
+    });
+    check!(counted, "sleep is not counted as blocked");
     let flag = STATE.u64(64 + 8).load(Ordering::Acquire) >> 63;
     fact!(
         "blocked",
