@@ -9,6 +9,15 @@ pub(crate) struct Expected {
     rows: Vec<(String, String)>,
 }
 
+/// What a comparison found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// How many facts differ that no row covers.
+    pub(crate) unexpected: usize,
+    /// The fact column of each row of this guest that no difference needs any more.
+    pub(crate) idle: Vec<String>,
+}
+
 impl Expected {
     /// Reads the table; a missing file means that no difference is expected.
     pub(crate) fn load(path: &Path) -> Result<Self, String> {
@@ -39,24 +48,33 @@ impl Expected {
     }
 
     fn covers(&self, guest: &str, key: &str) -> bool {
-        self.rows.iter().any(|(g, k)| {
-            g == guest
-                && k.strip_suffix('*')
-                    .map_or(k == key, |head| key.starts_with(head))
-        })
+        self.of(guest).any(|row| covers(row, key))
+    }
+
+    /// The fact columns of the rows of a guest.
+    fn of<'a>(&'a self, guest: &'a str) -> impl Iterator<Item = &'a str> {
+        let rows = self.rows.iter();
+        rows.filter(move |(g, _)| g == guest)
+            .map(|(_, key)| key.as_str())
     }
 }
 
-/// Prints the facts that differ; returns how many of them nobody expected.
+fn covers(row: &str, key: &str) -> bool {
+    row.strip_suffix('*')
+        .map_or(row == key, |head| key.starts_with(head))
+}
+
+/// Prints the facts that differ; returns how many of them nobody expected, and the rows that are not needed.
 pub(crate) fn print(
     guest: &str,
     ours: &Report,
     theirs: &Report,
     expected: &Expected,
     verbose: bool,
-) -> usize {
+) -> Found {
     let mut unexpected = 0;
     let mut known = 0;
+    let mut differing = Vec::new();
     for (key, value) in &ours.facts {
         let other = theirs.fact(key);
         if other == Some(value) {
@@ -65,6 +83,7 @@ pub(crate) fn print(
             }
             continue;
         }
+        differing.push(key);
         if expected.covers(guest, key) {
             known += 1;
             if !verbose {
@@ -84,7 +103,11 @@ pub(crate) fn print(
         );
     }
     for (key, value) in &theirs.facts {
-        if ours.fact(key).is_none() && !expected.covers(guest, key) {
+        if ours.fact(key).is_some() {
+            continue;
+        }
+        differing.push(key);
+        if !expected.covers(guest, key) {
             unexpected += 1;
             println!("    ! {key}\n        xenolith: (absent)\n        xen-4.17: {value}");
         }
@@ -95,7 +118,12 @@ pub(crate) fn print(
             ours.facts.len()
         );
     }
-    unexpected
+    let idle = expected.of(guest);
+    let idle = idle.filter(|row| !differing.iter().any(|key| covers(row, key)));
+    Found {
+        unexpected,
+        idle: idle.map(String::from).collect(),
+    }
 }
 
 /// Says where a live run of the peer departs from its recording.
@@ -129,9 +157,15 @@ mod tests {
     fn missing_facts_count_on_both_sides() {
         let ours = Report::parse("FACT leaf-d.0 1\nFACT a 1\nFACT b 1\n", "");
         let theirs = Report::parse("FACT leaf-d.0 2\nFACT a 1\nFACT c 1\n", "");
-        assert_eq!(
-            print("cpuid", &ours, &theirs, &Expected::parse(TABLE), false),
-            2
-        );
+        let found = print("cpuid", &ours, &theirs, &Expected::parse(TABLE), false);
+        assert_eq!(found.unexpected, 2);
+        assert!(found.idle.is_empty());
+    }
+
+    #[test]
+    fn a_row_without_difference_is_idle() {
+        let same = Report::parse("FACT leaf-d.0 1\n", "");
+        let found = print("cpuid", &same, &same, &Expected::parse(TABLE), false);
+        assert_eq!(found.idle, ["leaf-d*"]);
     }
 }
