@@ -6,5 +6,6 @@ fn main() {
         println!("cargo::rustc-link-arg-bins=-T{dir}/link.ld");
         println!("cargo::rustc-link-arg-bins=-zmax-page-size=4096");
         println!("cargo::rustc-link-arg-bins=--no-dynamic-linker");
+        println!("cargo::rustc-link-arg-bins=--build-id=sha1");
     }
 }

@@ -3,6 +3,7 @@
 use crate::setup::{self, Need};
 use crate::{config, exec, symbols, ui};
 use anyhow::{Context, Result, bail};
+use hv_hw::origin::Origin;
 use std::fs;
 use std::path::PathBuf;
 use vmtest::paths;
@@ -110,7 +111,13 @@ fn finish(args: &Args) -> Result<PathBuf> {
     let debug = image.with_extension("debug");
     fs::create_dir_all(image.parent().context("the image lies in a directory")?)?;
     fs::copy(&built, &debug).with_context(|| format!("cargo left no {}", built.display()))?;
-    symbols::embed(&debug)?;
+    let [changeset, compiler, date] = origin();
+    let origin = Origin {
+        changeset: &changeset,
+        compiler: &compiler,
+        date: &date,
+    };
+    symbols::embed(&debug, &origin)?;
     // The boot loader reads the whole file: debug information and the linker's symbols stay in the copy beside it.
     let mut strip = exec::command("strip", ["--strip-all", "-o"]);
     strip.arg(&image).arg(&debug);
@@ -119,4 +126,24 @@ fn finish(args: &Args) -> Result<PathBuf> {
         bail!("strip failed: {}", output.tail());
     }
     Ok(image)
+}
+
+/// Revision, compiler and the revision's date, empty where nothing answers: sources from an archive have no revision. Both
+/// times are the commit's, so that the same source gives the same image.
+fn origin() -> [String; 3] {
+    let first = |mut command: std::process::Command| {
+        command.current_dir(paths::root()).env("TZ", "UTC");
+        let output = exec::collect(command, |_| {});
+        let output = output.ok().filter(|output| output.ok);
+        output.map_or_else(String::new, |o| o.lines.join(" "))
+    };
+    let commit = |format: &str| {
+        let date = "--date=format-local:%a %b %e %H:%M:%S UTC %Y";
+        first(exec::command("git", ["log", "-1", date, format]))
+    };
+    [
+        commit("--format=%cd git:%h"),
+        first(exec::command("rustc", ["--version"])),
+        commit("--format=%cd"),
+    ]
 }

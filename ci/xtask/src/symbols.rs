@@ -1,24 +1,40 @@
-//! Puts the image's function names into its own `.symbols` section, so that a panic's back-trace has names. The format is
-//! `hv_hw::log::symbols`'s.
+//! Completes the linked image: its function names go into its own `.symbols` section, so that a panic's back-trace has names,
+//! and revision and compiler into `.origin`. The formats are those of `hv_hw::log::symbols` and `hv_hw::origin`.
 
 use anyhow::{Context, Result, bail};
 use elf::ElfBytes;
 use elf::endian::LittleEndian;
+use hv_hw::origin::Origin;
 use std::path::Path;
 
-/// Fills the section in `image` in place; returns the number of names.
-pub fn embed(image: &Path) -> Result<usize> {
+/// Fills the sections in `image` in place.
+pub fn embed(image: &Path, origin: &Origin<'_>) -> Result<()> {
     let mut file = std::fs::read(image).with_context(|| format!("read {}", image.display()))?;
-    let count = fill(&mut file).with_context(|| image.display().to_string())?;
-    std::fs::write(image, file).with_context(|| format!("write {}", image.display()))?;
-    Ok(count)
+    let filled = names(&mut file).and_then(|()| {
+        let texts = origin
+            .pack()
+            .context("revision and compiler are too long")?;
+        section(&mut file, ".origin")?[..texts.len()].copy_from_slice(&texts);
+        Ok(())
+    });
+    filled.with_context(|| image.display().to_string())?;
+    std::fs::write(image, file).with_context(|| format!("write {}", image.display()))
 }
 
-fn fill(file: &mut [u8]) -> Result<usize> {
+/// The content of a section.
+fn section<'a>(file: &'a mut [u8], name: &str) -> Result<&'a mut [u8]> {
     let elf = ElfBytes::<LittleEndian>::minimal_parse(file)?;
-    let section = elf
-        .section_header_by_name(".symbols")?
-        .context("the image has no .symbols section")?;
+    let header = elf
+        .section_header_by_name(name)?
+        .with_context(|| format!("the image has no {name} section"))?;
+    let start = usize::try_from(header.sh_offset)?;
+    let end = start + usize::try_from(header.sh_size)?;
+    file.get_mut(start..end)
+        .with_context(|| format!("the {name} section reaches past the end of the file"))
+}
+
+fn names(file: &mut [u8]) -> Result<()> {
+    let elf = ElfBytes::<LittleEndian>::minimal_parse(file)?;
     let (symbols, names) = elf
         .symbol_table()?
         .context("the image has no symbol table")?;
@@ -32,18 +48,16 @@ fn fill(file: &mut [u8]) -> Result<usize> {
             }
         }
     }
-    let room = usize::try_from(section.sh_size)?;
+    let content = section(file, ".symbols")?;
+    let room = content.len();
     let Some(table) = hv_hw::log::symbols::pack(&found, room) else {
         bail!(
             "{} symbols do not fit the {room} bytes of .symbols",
             found.len()
         );
     };
-    let start = usize::try_from(section.sh_offset)?;
-    file.get_mut(start..start + table.len())
-        .context("the .symbols section reaches past the end of the file")?
-        .copy_from_slice(&table);
-    Ok(found.len())
+    content[..table.len()].copy_from_slice(&table);
+    Ok(())
 }
 
 /// The readable name, without hash and crate disambiguators.

@@ -39,6 +39,8 @@ pub struct Identity {
     pub compile: [String; 4],
     /// Source revision.
     pub changeset: String,
+    /// The linker's digest of the image; empty: none.
+    pub build_id: Vec<u8>,
     /// The hypervisor's command line.
     pub command_line: String,
     /// The screen, as the boot loader left it.

@@ -58,6 +58,31 @@ fn texts_of_any_length_since_4_18() {
 }
 
 #[test]
+fn the_build_is_identified() {
+    const BUILD_ID: u64 = 10;
+    const ENODATA: i64 = -61;
+    let mut s = System::new(1);
+    let ask = |s: &System, at: u64| s.call(0, 17, [BUILD_ID, at, 0, 0, 0]);
+    assert_eq!(ask(&s, 0), 3);
+    for (room, answer) in [(0, EINVAL), (2, ENOBUFS), (3, 3), (1016, 3)] {
+        s.poke(ARG, &u32::to_le_bytes(room));
+        s.poke(ARG + 4, b"......");
+        assert_eq!(ask(&s, ARG), answer);
+        let told: &[u8] = if answer == 3 {
+            b"\xab\xcd\xef..."
+        } else {
+            b"......"
+        };
+        assert_eq!(&s.peek::<6>(ARG + 4), told);
+    }
+    assert_eq!(ask(&s, PAGES * 4096), EFAULT);
+    s.hv.identity.build_id.clear();
+    assert_eq!(ask(&s, 0), ENODATA);
+    s.poke(ARG, &[0; 4]);
+    assert_eq!(ask(&s, ARG), EINVAL);
+}
+
+#[test]
 fn only_privilege_level_zero_may_call() {
     let s = System::new(1);
     s.dom.vcpu(0).unwrap().local.try_lock().unwrap().ctx.cpl = 3;

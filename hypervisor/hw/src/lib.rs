@@ -10,6 +10,7 @@ pub mod config;
 pub mod log;
 pub mod machine;
 pub mod mem;
+pub mod origin;
 pub mod posted;
 pub mod sync;
 

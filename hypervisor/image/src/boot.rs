@@ -1,6 +1,6 @@
 //! What happens between the loader and the first domain, line by line.
 
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use hv_core::dom0::acpi::{HostTable, IoApic};
@@ -95,6 +95,13 @@ fn other_cpu(cpu: CpuId) -> ! {
 }
 
 fn banner(info: &BootInfo, options: &Options) {
+    let origin = boot::origin();
+    if !origin.changeset.is_empty() {
+        info!(
+            "Latest ChangeSet: {}, by {}",
+            origin.changeset, origin.compiler
+        );
+    }
     info!(
         "Presenting the interface of Xen {}.{}",
         options.xen_version.0, options.xen_version.1
@@ -121,15 +128,16 @@ fn hypervisor(metal: Metal, info: &BootInfo, options: &Options) -> Hypervisor {
     let sched = Scheduler::by_name(name, cpus, slice_ns)
         .unwrap_or_else(|| panic!("scheduler {name} is not built in"));
     sched.with(|p| info!("Using scheduler: {}", p.name()));
-    let none = || String::from("unknown");
+    let told = |text: &str| if text.is_empty() { "unknown" } else { text }.to_string();
+    let origin = boot::origin();
     let identity = Identity {
         major: options.xen_version.0,
         minor: options.xen_version.1,
         extra: ".0-xenolith".to_string(),
-        compile: ["rustc".to_string(), none(), none(), none()],
-        changeset: option_env!("XENOLITH_COMMIT")
-            .unwrap_or("unavailable")
-            .to_string(),
+        // By whom and where is nobody's business, and would make each build differ.
+        compile: [told(origin.compiler), told(""), told(""), told(origin.date)],
+        changeset: told(origin.changeset),
+        build_id: boot::build_id().to_vec(),
         command_line: info.command_line.to_string(),
         screen: info.screen,
         efi: info.efi_system_table.is_some(),

@@ -63,8 +63,13 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, buffer, ..]: [u64; 5]) -> HcResult 
         op::COMMANDLINE => out(&field::<1024>(&id.command_line)),
         op::BUILD_ID => {
             call.privileged()?;
-            // The image carries none.
-            Err(Errno::ENODATA)
+            if buffer != 0 && call.memory().read::<BuildId>(ptr(buffer))?.len == 0 {
+                return Err(Errno::EINVAL);
+            }
+            if id.build_id.is_empty() {
+                return Err(Errno::ENODATA);
+            }
+            sized(call, buffer, &id.build_id)
         }
         // A guest tells Xen 4.17 and earlier by their absence.
         op::EXTRAVERSION2..=op::COMMANDLINE2 if (id.major, id.minor) < (4, 18) => {
@@ -79,19 +84,24 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, buffer, ..]: [u64; 5]) -> HcResult 
     }
 }
 
-/// A text of any length into a buffer that begins with its size; returns the text's length. No NUL follows. ENOBUFS: it does
-/// not fit. Without a buffer only the length is told.
+/// A text of any length; no NUL follows.
 fn text(call: &Call<'_, '_>, buffer: u64, text: &str) -> HcResult {
+    sized(call, buffer, text.as_bytes())
+}
+
+/// Bytes into a buffer that begins with its size; returns how many they are. ENOBUFS: they do not fit. Without a buffer only
+/// the number is told.
+fn sized(call: &Call<'_, '_>, buffer: u64, bytes: &[u8]) -> HcResult {
     if buffer != 0 {
         let room: BuildId = call.memory().read(ptr(buffer))?;
-        if text.len() > room.len as usize {
+        if bytes.len() > room.len as usize {
             return Err(Errno::ENOBUFS);
         }
         let at = buffer.checked_add(size_of::<BuildId>() as u64);
         call.memory()
-            .copy_out(ptr(at.ok_or(Errno::EFAULT)?), text.as_bytes())?;
+            .copy_out(ptr(at.ok_or(Errno::EFAULT)?), bytes)?;
     }
-    Ok(text.len() as u64)
+    Ok(bytes.len() as u64)
 }
 
 /// Guest types that can be built. The version in these names has been 3.0 since there are HVM guests.

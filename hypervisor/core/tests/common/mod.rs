@@ -58,6 +58,7 @@ impl System {
             extra: ".0-test".into(),
             compile: ["rustc".into(), "me".into(), "here".into(), "now".into()],
             changeset: "none".into(),
+            build_id: vec![0xab, 0xcd, 0xef],
             command_line: "console=com1".into(),
         };
         let hv = Hypervisor::new(hw, identity, sched, false);

@@ -12,6 +12,7 @@ use super::loader;
 use crate::bootinfo::BootInfo;
 use crate::bootinfo::memmap::{Kind, Range, Ranges};
 use crate::mem::{DIRECT_MAP_BASE, frames, phys_to_virt};
+use crate::origin::{self, Origin};
 use crate::x86::paging::{self, DIRECT_MAP_BYTES, NoMemory, Source, Tables, Use};
 use crate::x86::panic::boot_error;
 
@@ -36,6 +37,10 @@ mod border {
         pub static __stack_top: u8;
         pub static __symbols_start: u8;
         pub static __symbols_end: u8;
+        pub static __build_note_start: u8;
+        pub static __build_note_end: u8;
+        pub static __origin_start: u8;
+        pub static __origin_end: u8;
         pub static __image_end: u8;
     }
 }
@@ -281,8 +286,24 @@ pub fn text() -> Range {
 
 /// The symbol table (see [`crate::log::symbols`]); zeroes in an image that the build tool has not completed.
 pub fn symbol_table() -> &'static [u8] {
-    let (start, end) = (address!(__symbols_start), address!(__symbols_end));
-    // SAFETY: the linker script's section between these borders, constant for ever.
+    constant(address!(__symbols_start), address!(__symbols_end))
+}
+
+/// Where the image comes from.
+pub fn origin() -> Origin<'static> {
+    Origin::parse(constant(address!(__origin_start), address!(__origin_end)))
+}
+
+/// What identifies the build (the linker's GNU note); empty if the linker made none.
+pub fn build_id() -> &'static [u8] {
+    let note = constant(address!(__build_note_start), address!(__build_note_end));
+    // Three words of header and the name "GNU".
+    note.get(16..).unwrap_or_default()
+}
+
+/// The part of the read-only image between two borders of the linker script.
+fn constant(start: u64, end: u64) -> &'static [u8] {
+    // SAFETY: private, and called with the borders of one section only, whose bytes stay as they are for ever.
     unsafe { core::slice::from_raw_parts(start as *const u8, (end - start) as usize) }
 }
 
@@ -290,6 +311,11 @@ pub fn symbol_table() -> &'static [u8] {
 #[used]
 #[unsafe(link_section = ".symbols")]
 static SYMBOLS: [u8; 192 << 10] = [0; 192 << 10];
+
+/// Room for [`origin`], filled after linking.
+#[used]
+#[unsafe(link_section = ".origin")]
+static ORIGIN: [u8; origin::ROOM] = [0; origin::ROOM];
 
 /// Machine address of something in the image or the direct map; `None` for other pointers.
 pub fn phys_of(ptr: *const u8) -> Option<Hpa> {

@@ -11,6 +11,6 @@ mod memory;
 pub use cpu::init_cpu;
 pub use loader::{info, start};
 pub use memory::{
-    ModuleData, image, init as init_memory, phys_of, ram, stack, symbol_table, take_module, text,
-    trampoline_page, trampoline_root,
+    ModuleData, build_id, image, init as init_memory, origin, phys_of, ram, stack, symbol_table,
+    take_module, text, trampoline_page, trampoline_root,
 };
