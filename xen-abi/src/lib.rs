@@ -1,6 +1,6 @@
 //! Xen's public ABI as Rust types: one module per public header. No allocation, no unsafe code, no policy.
 //!
-//! Structures are the 64-bit x86 layouts, `repr(C)` without implicit padding, and can be copied from and to bytes with
+//! Structures are the 64-bit x86 layouts (those of 32-bit callers are in [`compat`]), `repr(C)` without implicit padding, and can be copied from and to bytes with
 //! `zerocopy`. Constants stand in small modules: `event_channel::op::SEND`. Guest pointers are plain `u64` (guest linear
 //! addresses).
 #![no_std]
@@ -59,6 +59,7 @@ headers! {
     virq,
 }
 
+pub mod compat;
 pub mod hvm;
 pub mod io;
 pub mod linux;
@@ -70,7 +71,7 @@ mod tests {
     /// The fields of every structure must tile it: no gap, no overlap (a union's variants are declared as one field).
     #[test]
     fn fields_tile_structures() {
-        for header in HEADERS {
+        for header in HEADERS.iter().chain(crate::compat::HEADERS) {
             for s in header.structs {
                 let end = s.fields.iter().fold(0, |at, f| {
                     assert_eq!(f.offset, at, "{}::{}", s.name, f.name);

@@ -115,6 +115,57 @@ impl Probe {
     }
 }
 
+/// Assertions about the structures of 32-bit callers, for a compiler of i386 that need not make programs: each that fails is
+/// an error with its text.
+pub struct Assertions {
+    /// C source.
+    pub source: String,
+    /// How many.
+    pub count: usize,
+}
+
+impl Assertions {
+    /// Those about the `twins`, and that the `native` structures which have none are the same; `apart` are neither.
+    pub fn new(
+        twins: &[&Header],
+        native: &[&Header],
+        apart: &[(&str, &str)],
+        include: &Path,
+    ) -> Self {
+        let structs = |headers: &[&Header]| -> Vec<StructLayout> {
+            headers.iter().flat_map(|h| h.structs.to_vec()).collect()
+        };
+        let twins = structs(twins);
+        let other = |s: &StructLayout| {
+            !twins.iter().any(|t| t.c_type == s.c_type) && !apart.iter().any(|a| a.0 == s.c_type)
+        };
+        let same: Vec<_> = structs(native).into_iter().filter(other).collect();
+        let mut source =
+            String::from("#define __XEN_TOOLS__ 1\n#include <stdint.h>\n#include <stddef.h>\n");
+        let files: BTreeSet<_> = native.iter().map(|h| h.file).chain(["xen.h"]).collect();
+        for file in files {
+            let _ = writeln!(source, "#include \"{}\"", include.join(file).display());
+        }
+        let mut count = 0;
+        let mut assert = |expression: String, expected: usize| {
+            count += 1;
+            let _ = writeln!(
+                source,
+                "_Static_assert({expression} == {expected}, \"i386: {expression}, declared {expected}\");"
+            );
+        };
+        for layout in twins.iter().chain(&same).filter(|s| s.skip.is_none()) {
+            let c = layout.c_type;
+            assert(format!("sizeof({c})"), layout.size);
+            for (member, field) in layout.fields.iter().filter_map(|f| Some((f.c_name()?, f))) {
+                assert(format!("offsetof({c}, {member})"), field.offset);
+                assert(format!("sizeof((({c} *)0)->{member})"), field.size);
+            }
+        }
+        Assertions { source, count }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 //!
 //! Usage: `cargo run -p abi-check [INCLUDE_DIR]`. A C program that prints the compiler's view of each structure, field and
 //! constant is generated, compiled with `$CC` (or `cc`) and run; its answers are compared with the declarations. Exits
-//! with 1 on any difference. Declarations that the headers cannot confirm carry their reason and are listed.
+//! with 1 on any difference. What differs for 32-bit callers is asserted in a second C program, which is only compiled. Declarations that the headers cannot confirm carry their reason and are listed.
 #![forbid(unsafe_code)]
 
 mod generate;
@@ -10,9 +10,9 @@ mod generate;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use xen_abi::HEADERS;
+use xen_abi::{HEADERS, compat};
 
-use crate::generate::{Probe, Question};
+use crate::generate::{Assertions, Probe, Question};
 
 fn main() -> ExitCode {
     let include = std::env::args_os()
@@ -53,7 +53,47 @@ fn check(include: &Path) -> Result<bool, String> {
         probe.skipped.len(),
         differences.len()
     );
-    Ok(differences.is_empty())
+    let assertions = Assertions::new(compat::HEADERS, HEADERS, compat::NOT_CALLABLE, include);
+    let wrong = compile_32(&assertions)?;
+    for line in &wrong {
+        println!("MISMATCH {line}");
+    }
+    for (what, reason) in compat::NOT_CALLABLE {
+        println!("skipped for 32-bit callers {what}: {reason}");
+    }
+    println!(
+        "{} sizes and offsets checked for 32-bit callers, {} skipped, {} mismatches",
+        assertions.count,
+        compat::NOT_CALLABLE.len(),
+        wrong.len()
+    );
+    Ok(differences.is_empty() && wrong.is_empty())
+}
+
+/// The assertions that do not hold, as the compiler words them.
+fn compile_32(assertions: &Assertions) -> Result<Vec<String>, String> {
+    in_directory(|dir| {
+        let source = dir.join("compat.c");
+        std::fs::write(&source, &assertions.source)
+            .map_err(|e| format!("{}: {e}", source.display()))?;
+        let cc = compiler();
+        let output = Command::new(&cc)
+            .args(["-std=gnu11", "-w", "-m32", "-ffreestanding"])
+            .args(["-fmax-errors=0", "-fsyntax-only"])
+            .arg(&source)
+            .output()
+            .map_err(|e| format!("{}: {e}", cc.display()))?;
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let failed: Vec<String> = text
+            .lines()
+            .filter(|line| line.contains("error:"))
+            .map(str::to_owned)
+            .collect();
+        if !output.status.success() && failed.is_empty() {
+            return Err(format!("the compiler fails for i386: {text}"));
+        }
+        Ok(failed)
+    })
 }
 
 /// One line per question that the compiler answers differently.
@@ -80,20 +120,29 @@ fn compare(questions: &[Question], answers: &[i128]) -> Result<Vec<String>, Stri
 
 /// Compiles and runs the probe; its answers in the order of the questions.
 fn run(probe: &Probe) -> Result<Vec<i128>, String> {
+    in_directory(|dir| run_in(dir, probe))
+}
+
+fn compiler() -> PathBuf {
+    std::env::var_os("CC").map_or_else(|| "cc".into(), PathBuf::from)
+}
+
+/// Runs `f` with a directory of its own.
+fn in_directory<T>(f: impl FnOnce(&Path) -> Result<T, String>) -> Result<T, String> {
     let dir = std::env::temp_dir().join(format!("abi-check-{}", std::process::id()));
     std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    let answers = run_in(&dir, probe);
+    let result = f(&dir);
     // The directory is ours alone; failing to remove it must not hide the result.
     if let Err(error) = std::fs::remove_dir_all(&dir) {
         eprintln!("abi-check: {}: {error}", dir.display());
     }
-    answers
+    result
 }
 
 fn run_in(dir: &Path, probe: &Probe) -> Result<Vec<i128>, String> {
     let (source, program) = (dir.join("probe.c"), dir.join("probe"));
     std::fs::write(&source, &probe.source).map_err(|e| format!("{}: {e}", source.display()))?;
-    let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let cc = compiler();
     let status = Command::new(&cc)
         .args(["-std=gnu11", "-w", "-m64", "-o"])
         .args([&program, &source])
