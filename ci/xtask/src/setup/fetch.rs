@@ -130,6 +130,7 @@ pub fn kept_tree(name: &str) -> Result<(PathBuf, Vec<String>)> {
     let wanted = wanted.with_context(|| format!("ci/images.toml has no tree {name}"))?;
     let place = paths::cache().join(name);
     let stamp = wanted.packages.join(" ");
+    let _alone = alone(name)?;
     if fs::read_to_string(place.join(STAMP)).is_ok_and(|s| s == stamp) {
         return Ok((place, wanted.keep));
     }
@@ -155,8 +156,22 @@ pub fn kept_tree(name: &str) -> Result<(PathBuf, Vec<String>)> {
     Ok((place, wanted.keep))
 }
 
+/// Waits until nobody else, here or in another run, makes this part of the cache: two that unpack into one directory leave half
+/// of it. Held while the file lives.
+fn alone(part: &str) -> Result<fs::File> {
+    let dir = paths::cache();
+    fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let path = dir.join(format!("{part}.lock"));
+    let file =
+        fs::File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+    file.lock()
+        .with_context(|| format!("cannot lock {}", path.display()))?;
+    Ok(file)
+}
+
 fn ensure_kernel(wanted: &Kernel) -> Result<()> {
     let dir = kernels::dir(&wanted.series);
+    let _alone = alone(&wanted.series)?;
     // Changes when the entry or the list of modules changes; written last, so half a job counts as none.
     let first = std::slice::from_ref(&wanted.package);
     let packages = [first, &wanted.more].concat();
@@ -254,6 +269,10 @@ fn ensure_file(wanted: &SingleFile) -> Result<()> {
         &wanted.name
     };
     let place = dir.join(base);
+    if place.exists() {
+        return Ok(());
+    }
+    let _alone = alone(&wanted.name)?;
     if place.exists() {
         return Ok(());
     }
