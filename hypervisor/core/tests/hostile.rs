@@ -84,7 +84,7 @@ fn run(system: &System, dom: &Arc<Domain>, vcpu: u32, case: &Case) -> Result<End
         let _ = hv_core::guest::access::write_phys(&dom.p2m, x86_model::Gpa(*gpa), bytes);
     }
     match catch_unwind(AssertUnwindSafe(|| {
-        system.call_from(dom, vcpu, case.number, case.args)
+        system.call_in(dom, vcpu, case.number, case.args, case.narrow)
     })) {
         Ok((answer, _)) => Ok(End::Returned {
             accepted: answer >= 0,

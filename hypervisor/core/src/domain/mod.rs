@@ -15,7 +15,9 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence,
+};
 
 use hv_hw::mem::FrameRef;
 use hv_hw::sync::{SpinLock, rank};
@@ -164,6 +166,8 @@ pub struct Domain {
     pub p2m: P2m,
     /// The shared_info page.
     pub shared_info: FrameRef,
+    /// It has the 32-bit layout.
+    narrow: AtomicBool,
     /// HVM parameters.
     pub params: HvmParams,
     /// Guest-visible memory map, for `XENMEM_memory_map`.
@@ -305,23 +309,51 @@ impl Domain {
         self.vm_assist.load(Ordering::Relaxed) & 1 << 5 != 0
     }
 
+    /// Takes the layout of the caller's mode into use for everything that the guest shares with the hypervisor. Of what is in
+    /// the page, only the wall clock is written anew, and pending bits are where they were: a kernel does this before it uses
+    /// the rest.
+    pub fn latch_layout(&self, narrow: bool, wall: Wallclock) {
+        self.narrow.store(narrow, Ordering::Relaxed);
+        self.evtchn.set_narrow(narrow);
+        for v in self.vcpus() {
+            v.areas.set_narrow(narrow);
+        }
+        self.publish_wallclock(wall);
+    }
+
     /// Writes the wall clock into shared_info (`wc_*`), under its version protocol.
     pub fn publish_wallclock(&self, wall: Wallclock) {
-        const WC: usize = 3072;
+        use xen_abi::compat::shared_info::offset as narrow;
+        use xen_abi::shared_info::offset as wide;
+        let [at_version, at_sec, at_nsec, at_hi] = if self.narrow.load(Ordering::Relaxed) {
+            [
+                narrow::WC_VERSION,
+                narrow::WC_SEC,
+                narrow::WC_NSEC,
+                narrow::WC_SEC_HI,
+            ]
+        } else {
+            [
+                wide::WC_VERSION,
+                wide::WC_SEC,
+                wide::WC_NSEC,
+                wide::WC_SEC_HI,
+            ]
+        };
         let offset = self.time_offset.load(Ordering::Relaxed);
         let wall = Wallclock {
             secs: wall.secs.wrapping_add_signed(offset),
             ..wall
         };
-        let version = self.shared_info.atomic_u32(WC);
+        let version = self.shared_info.atomic_u32(at_version);
         let odd = version.load(Ordering::Relaxed).wrapping_add(1) | 1;
         version.store(odd, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.shared_info
-            .write(WC + 4, &(wall.secs as u32).to_le_bytes());
-        self.shared_info.write(WC + 8, &wall.nsecs.to_le_bytes());
+            .write(at_sec, &(wall.secs as u32).to_le_bytes());
+        self.shared_info.write(at_nsec, &wall.nsecs.to_le_bytes());
         self.shared_info
-            .write(WC + 12, &((wall.secs >> 32) as u32).to_le_bytes());
+            .write(at_hi, &((wall.secs >> 32) as u32).to_le_bytes());
         fence(Ordering::SeqCst);
         version.store(odd.wrapping_add(1), Ordering::Release);
     }

@@ -55,6 +55,7 @@ impl Domain {
             grants: GrantTable::new(setup.id, setup.config.grants),
             evtchn: Evtchn::new(shared_info.clone(), setup.vcpus, max_ports)?,
             shared_info,
+            narrow: AtomicBool::new(false),
             shared_at: SpinLock::new(BTreeMap::new()),
             params: Default::default(),
             msr_policy: cpu.msrs(hw),

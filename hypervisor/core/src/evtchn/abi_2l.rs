@@ -74,7 +74,17 @@ fn select(pages: &dyn VcpuPages, port: u32, vcpu: u32, out: &mut Notify) {
     let Some((frame, at)) = pages.vcpu_info(vcpu) else {
         return;
     };
-    let bit = 1u64 << (port % PORTS / 64);
+    let word = port % PORTS / 64;
+    if at % 8 != 0 {
+        // Registered when the guest had the 32-bit layout, whose words are smaller.
+        let bit = 1u32 << (word % 32);
+        let half = at + offset::PENDING_SEL + (word / 32) as usize * 4;
+        if frame.atomic_u32(half).fetch_or(bit, Ordering::SeqCst) & bit == 0 {
+            mark_upcall(pages, vcpu, out);
+        }
+        return;
+    }
+    let bit = 1u64 << word;
     let sel = frame.atomic_u64(at + offset::PENDING_SEL);
     if sel.fetch_or(bit, Ordering::SeqCst) & bit == 0 {
         mark_upcall(pages, vcpu, out);

@@ -5,6 +5,7 @@
 //! tells them after the lock is released. Pages shared with the guest are only touched by atomic operations.
 
 mod abi_2l;
+mod abi_2l_32;
 mod abi_fifo;
 mod notify;
 mod pair;
@@ -43,7 +44,7 @@ pub const CONTROL_MAX_PORTS: u32 = abi_fifo::PORTS;
 /// Where a domain's vCPUs have their vcpu_info. Asked under the port lock: the answer must not take a lock of rank PORT or
 /// below.
 pub trait VcpuPages {
-    /// Frame and offset (a multiple of 8) of a vCPU's vcpu_info; `None` while it has none.
+    /// Frame and offset (a multiple of 4) of a vCPU's vcpu_info; `None` while it has none.
     fn vcpu_info(&self, vcpu: u32) -> Option<(&FrameRef, usize)>;
 }
 
@@ -82,6 +83,11 @@ impl Evtchn {
             table: SpinLock::new(EvtchnTable::new(shared_info, vcpus, max_ports)?),
             polling: Polling::new(vcpus),
         })
+    }
+
+    /// Whether the 2-level format is that of 32-bit guests from now on. What is pending stays so, what is masked does not.
+    pub fn set_narrow(&self, narrow: bool) {
+        self.table.lock().set_narrow(narrow);
     }
 
     /// `EVTCHNOP_alloc_unbound`: a port that `remote` may bind to. ENOSPC, ENOMEM.

@@ -10,11 +10,12 @@ use super::abi_fifo::Fifo;
 use super::polling::Polling;
 use super::ports::{Ports, State};
 use super::virq::{self, Scope};
-use super::{Notify, VcpuPages, abi_2l, abi_fifo};
+use super::{Notify, VcpuPages, abi_2l, abi_2l_32, abi_fifo};
 
 /// How events are shown to the guest.
 enum Abi {
     TwoLevel,
+    TwoLevel32,
     Fifo(Fifo),
 }
 
@@ -22,6 +23,8 @@ enum Abi {
 pub struct EvtchnTable {
     pub(super) ports: Ports,
     abi: Abi,
+    /// The 2-level format is that of 32-bit guests.
+    narrow: bool,
     shared_info: FrameRef,
     /// Port of each virtual interrupt, by vCPU; global ones are at vCPU 0. 0: not bound.
     virqs: Vec<[u32; virq::COUNT]>,
@@ -38,6 +41,7 @@ impl EvtchnTable {
         Ok(EvtchnTable {
             ports: Ports::new(max_ports)?,
             abi: Abi::TwoLevel,
+            narrow: false,
             shared_info,
             virqs,
         })
@@ -59,6 +63,9 @@ impl EvtchnTable {
     pub(super) fn allocate(&mut self, state: State, vcpu: u32) -> Result<u32, Errno> {
         match &self.abi {
             Abi::TwoLevel => self.ports.allocate(abi_2l::PORTS, state, vcpu, |_| false),
+            Abi::TwoLevel32 => self
+                .ports
+                .allocate(abi_2l_32::PORTS, state, vcpu, |_| false),
             Abi::Fifo(fifo) => self
                 .ports
                 .allocate(abi_fifo::PORTS, state, vcpu, |p| fifo.is_linked(p)),
@@ -76,9 +83,13 @@ impl EvtchnTable {
         let Ok(p) = self.ports.get_mut(port) else {
             return;
         };
-        let news = match &mut self.abi {
-            Abi::TwoLevel => abi_2l::raise(&self.shared_info, pages, port, p.vcpu, out),
-            Abi::Fifo(fifo) => fifo.raise(pages, port, p, out),
+        // One comparison for the format with the shortest path.
+        let news = if matches!(self.abi, Abi::TwoLevel) {
+            abi_2l::raise(&self.shared_info, pages, port, p.vcpu, out)
+        } else if let Abi::Fifo(fifo) = &mut self.abi {
+            fifo.raise(pages, port, p, out)
+        } else {
+            abi_2l_32::raise(&self.shared_info, pages, port, p.vcpu, out)
         };
         if news {
             polling.wake(port, &mut out.pollers);
@@ -91,6 +102,7 @@ impl EvtchnTable {
         Ok(in_use
             && match &self.abi {
                 Abi::TwoLevel => abi_2l::is_pending(&self.shared_info, port),
+                Abi::TwoLevel32 => abi_2l_32::is_pending(&self.shared_info, port),
                 Abi::Fifo(fifo) => fifo.is_pending(port),
             })
     }
@@ -99,6 +111,7 @@ impl EvtchnTable {
     pub(super) fn free(&mut self, port: u32) {
         match &self.abi {
             Abi::TwoLevel => abi_2l::clear_pending(&self.shared_info, port),
+            Abi::TwoLevel32 => abi_2l_32::clear_pending(&self.shared_info, port),
             Abi::Fifo(fifo) => fifo.clear_pending(port),
         }
         self.ports.free(port);
@@ -191,6 +204,7 @@ impl EvtchnTable {
         if p.state.in_use() {
             match &mut self.abi {
                 Abi::TwoLevel => abi_2l::unmask(&self.shared_info, pages, port, p.vcpu, out),
+                Abi::TwoLevel32 => abi_2l_32::unmask(&self.shared_info, pages, port, p.vcpu, out),
                 Abi::Fifo(fifo) => fifo.unmask(pages, port, p, out),
             }
         }
@@ -207,7 +221,7 @@ impl EvtchnTable {
         let offset = Fifo::check_offset(offset)?;
         match &mut self.abi {
             Abi::Fifo(fifo) => fifo.set_control(vcpu, frame.ok_or(Errno::EINVAL)?, offset),
-            Abi::TwoLevel => {
+            Abi::TwoLevel | Abi::TwoLevel32 => {
                 let mut fifo = Fifo::new(self.vcpus())?;
                 fifo.set_control(vcpu, frame.ok_or(Errno::EINVAL)?, offset)?;
                 self.switch_to(fifo);
@@ -220,8 +234,9 @@ impl EvtchnTable {
     /// event words.
     fn switch_to(&mut self, fifo: Fifo) {
         for port in 1..self.ports.len().min(abi_2l::PORTS) {
+            let pending = self.is_pending(port) == Ok(true);
             if let Ok(p) = self.ports.get_mut(port) {
-                p.remembered = p.state.in_use() && abi_2l::is_pending(&self.shared_info, port);
+                p.remembered = pending;
                 p.priority = fifo::PRIORITY_DEFAULT as u8;
             }
         }
@@ -253,7 +268,7 @@ impl EvtchnTable {
 
     pub(super) fn set_priority(&mut self, port: u32, priority: u32) -> Result<(), Errno> {
         let p = self.ports.get_mut(port)?;
-        if matches!(self.abi, Abi::TwoLevel) {
+        if !matches!(self.abi, Abi::Fifo(_)) {
             return Err(Errno::ENOSYS);
         }
         if !p.state.in_use() {
@@ -266,9 +281,24 @@ impl EvtchnTable {
         Ok(())
     }
 
+    fn two_level(&self) -> Abi {
+        if self.narrow {
+            Abi::TwoLevel32
+        } else {
+            Abi::TwoLevel
+        }
+    }
+
+    pub(super) fn set_narrow(&mut self, narrow: bool) {
+        self.narrow = narrow;
+        if !matches!(self.abi, Abi::Fifo(_)) {
+            self.abi = self.two_level();
+        }
+    }
+
     /// Goes back to the 2-level format, once every port is closed.
     pub(super) fn reset_abi(&mut self) {
-        self.abi = Abi::TwoLevel;
+        self.abi = self.two_level();
         for port in 1..self.ports.len() {
             if let Ok(p) = self.ports.get_mut(port) {
                 p.last_queue = (0, fifo::PRIORITY_DEFAULT as u8);

@@ -29,7 +29,7 @@ pub fn handle(call: &mut Call<'_, '_>, [domain, count, buffers, ..]: [u64; 5]) -
     // All are read, as on Xen, though only the first is used.
     let mut first = DmOpBuf::default();
     for n in 0..u64::from(count as u32) {
-        let buffer: DmOpBuf = call.memory().read_at(ptr(buffers), n)?;
+        let buffer: DmOpBuf = call.read(call.entry::<DmOpBuf>(buffers, n)?)?;
         if n == 0 {
             first = buffer;
         }

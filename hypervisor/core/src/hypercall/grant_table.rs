@@ -5,12 +5,13 @@ use alloc::vec::Vec;
 
 use hv_hw::mem::FrameRef;
 use x86_model::Gva;
+use xen_abi::compat::Layouts;
 use xen_abi::grant_table::{
     GnttabCopy, GnttabGetVersion, GnttabMapGrantRef, GnttabQuerySize, GnttabSetVersion,
     GnttabSetupTable, GnttabSwapGrantRef, GnttabUnmapGrantRef, op, status,
 };
 use xen_abi::{DomId, Errno};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::IntoBytes;
 
 use super::memory::settle;
 use super::{Call, HcResult, ptr};
@@ -121,15 +122,15 @@ fn one<T>(
     f: impl FnOnce(&mut Call<'_, '_>, &mut T),
 ) -> HcResult
 where
-    T: FromBytes + IntoBytes + Immutable,
+    T: Layouts,
 {
     if count != 1 {
         return Err(Errno::EINVAL);
     }
-    let mut a: T = call.memory().read(ptr(arg))?;
-    call.memory().probe_out(ptr(arg), size_of::<T>())?;
+    let mut a: T = call.read(arg)?;
+    call.probe::<T>(arg)?;
     f(call, &mut a);
-    call.memory().write(ptr(arg), &a)?;
+    call.write(arg, &a)?;
     Ok(0)
 }
 
@@ -142,17 +143,17 @@ fn each<T>(
     mut f: impl FnMut(&mut Call<'_, '_>, &mut T),
 ) -> HcResult
 where
-    T: FromBytes + IntoBytes + Immutable,
+    T: Layouts,
 {
     for done in 0..count {
         if call.should_restart() {
-            return restart(call, sub, arg, count, done, size_of::<T>());
+            return restart(call, sub, arg, count, done, call.size::<T>());
         }
-        let at = element::<T>(arg, done)?;
-        let mut a: T = call.memory().read(at)?;
-        call.memory().probe_out(at, size_of::<T>())?;
+        let at = call.entry::<T>(arg, done.into())?;
+        let mut a: T = call.read(at)?;
+        call.probe::<T>(at)?;
         f(call, &mut a);
-        call.memory().write(at, &a)?;
+        call.write(at, &a)?;
     }
     Ok(0)
 }
@@ -208,8 +209,7 @@ fn setup_table(call: &mut Call<'_, '_>, a: &mut GnttabSetupTable) {
                 .frame(index, false)
                 .map_err(|_| Status(status::GENERAL_ERROR))?;
             let gfn = d.shared_gfn(frame.mfn()).map_or(INVALID_GFN, |g| g.0);
-            call.memory()
-                .write_at(ptr(a.frame_list), index.into(), &gfn)
+            call.write_long(a.frame_list, index.into(), gfn)
                 .map_err(|_| Status(status::BAD_VIRT_ADDR))?;
         }
         Ok(())

@@ -93,6 +93,9 @@ fn set_param(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
     match a.index {
         params::CALLBACK_IRQ => {
             target.set_callback(a.value);
+            if target.id == call.domain().id {
+                target.latch_layout(!call.is_long(), call.hv().wallclock());
+            }
             // The upcall may have been pending before there was a way to deliver it.
             for v in target.vcpus() {
                 call.hv().prod(v);

@@ -57,6 +57,8 @@ pub fn handle(call: &mut Call<'_, '_>, [command, arg, ..]: [u64; 5]) -> HcResult
         op::SET_POD_TARGET | op::GET_POD_TARGET => pod_target(call, arg),
         // No pages are shared between domains.
         op::GET_SHARING_FREED_PAGES | op::GET_SHARING_SHARED_PAGES => Ok(0),
+        // Xen has no translation of it.
+        op::CLAIM_PAGES if !call.is_long() => Err(Errno::ENOSYS),
         op::CLAIM_PAGES => claim(call, arg),
         op::GET_VNUMAINFO | op::MACHPHYS_COMPAT_MFN_LIST => Err(Errno::EOPNOTSUPP),
         op::RESERVED_DEVICE_MEMORY_MAP => memory_map::reserved_devices(call, arg),
@@ -78,7 +80,7 @@ fn about(call: &mut Call<'_, '_>, sub: u32, arg: u64) -> HcResult {
 
 /// Increase, decrease and populate: they return how many extents were done and never an error.
 fn reservation(call: &mut Call<'_, '_>, sub: u32, start: u64, arg: u64) -> HcResult {
-    let Ok(r) = call.memory().read::<MemoryReservation>(ptr(arg)) else {
+    let Ok(r) = call.read::<MemoryReservation>(arg) else {
         return Ok(start);
     };
     // The count must fit beside the sub-operation in a restarted command.
@@ -112,7 +114,7 @@ fn reservation(call: &mut Call<'_, '_>, sub: u32, start: u64, arg: u64) -> HcRes
             settle(call, &target, removed);
             return call.restart([u64::from(sub) | done << cmd::EXTENT_SHIFT, arg, 0, 0, 0]);
         }
-        let Ok(gfn) = call.memory().read_at::<u64>(ptr(r.extent_start), done) else {
+        let Ok(gfn) = call.read_long(r.extent_start, done) else {
             break;
         };
         if huge {
@@ -208,7 +210,7 @@ fn pages(target: &DomainRef, first: Gfn, order: u32) -> Result<impl Iterator<Ite
 }
 
 fn remove(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
-    let a: RemoveFromPhysmap = call.memory().read(ptr(arg))?;
+    let a: RemoveFromPhysmap = call.read(arg)?;
     let target = call.target(a.domid)?;
     let gfn = Gfn(a.gpfn);
     match target.p2m.page_type(gfn) {
@@ -228,7 +230,7 @@ fn remove(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
 
 /// `XENMEM_claim_pages`: sets memory aside for a domain that is to have so many pages in all; 0 gives that up.
 fn claim(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
-    let r: MemoryReservation = call.memory().read(ptr(arg))?;
+    let r: MemoryReservation = call.read(arg)?;
     if r.extent_start != 0 || r.extent_order != 0 || r.mem_flags != 0 {
         return Err(Errno::EINVAL);
     }
@@ -250,17 +252,17 @@ fn claim(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
 /// all of its pages are there.
 fn pod_target(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
     call.privileged()?;
-    let mut a: PodTarget = call.memory().read(ptr(arg))?;
+    let mut a: PodTarget = call.read(arg)?;
     let target = call.target(a.domid)?;
     a.tot_pages = target.p2m.pages() as u64;
     (a.pod_cache_pages, a.pod_entries) = (0, 0);
-    call.memory().write(ptr(arg), &a)?;
+    call.write(arg, &a)?;
     Ok(0)
 }
 
 /// `XENMEM_exchange` is for domains that know machine addresses; only the empty exchange succeeds.
 fn exchange(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
-    let a: MemoryExchange = call.memory().read(ptr(arg))?;
+    let a: MemoryExchange = call.read(arg)?;
     if a.nr_exchanged != 0 || a.input.nr_extents != 0 || a.output.nr_extents != 0 {
         return Err(Errno::EINVAL);
     }

@@ -17,7 +17,7 @@ const ENTRY: u64 = 20;
 
 /// `XENMEM_memory_map`: the caller's own map; as many entries as fit.
 pub fn own(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
-    let mut a: MemoryMap = call.memory().read(ptr(arg))?;
+    let mut a: MemoryMap = call.read(arg)?;
     let map = call.domain().memory_map.lock().clone();
     if map.is_empty() {
         return Err(Errno::ENOSYS);
@@ -35,14 +35,14 @@ pub fn own(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
         call.memory().copy_out(ptr(at), &entry)?;
     }
     a.nr_entries = n as u32;
-    call.memory().write(ptr(arg), &a)?;
+    call.write(arg, &a)?;
     Ok(0)
 }
 
 /// `XENMEM_set_memory_map`: the map that [`own`] will give to a domain.
 pub fn set(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
     call.privileged()?;
-    let a: ForeignMemoryMap = call.memory().read(ptr(arg))?;
+    let a: ForeignMemoryMap = call.read(arg)?;
     if a.map.nr_entries > MAX_ENTRIES {
         return Err(Errno::EINVAL);
     }
@@ -64,11 +64,11 @@ pub fn set(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
 
 /// `XENMEM_reserved_device_memory_map`: no device has reserved regions to report.
 pub fn reserved_devices(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
-    let mut a: ReservedDeviceMemoryMap = call.memory().read(ptr(arg))?;
+    let mut a: ReservedDeviceMemoryMap = call.read(arg)?;
     if a.flags & !rdm::ALL != 0 {
         return Err(Errno::EINVAL);
     }
     a.nr_entries = 0;
-    call.memory().write(ptr(arg), &a)?;
+    call.write(arg, &a)?;
     Ok(0)
 }

@@ -25,6 +25,7 @@ mod vcpu;
 mod vcpu_context;
 mod version;
 mod vm_assist;
+mod width;
 
 use hv_hw::GuestContext;
 use x86_model::{Gpr, Gva};
@@ -237,8 +238,8 @@ fn call_number(call: &mut Call<'_, '_>, number: u64, args: [u64; 5], long: bool)
     let Some(handler) = handler else {
         return Err(Errno::ENOSYS);
     };
-    if !long && !REGISTER_ONLY.contains(&number) {
-        // 32-bit structure layouts are not translated; no kernel that enters by PVH in 64-bit mode needs them.
+    if !long && number == PLATFORM_OP {
+        // A dom0's call, and dom0 kernels are 64-bit.
         hv_hw::guest_log!(
             Warning,
             "{}: 32-bit hypercall {number} refused",
@@ -249,8 +250,8 @@ fn call_number(call: &mut Call<'_, '_>, number: u64, args: [u64; 5], long: bool)
     handler(call, args)
 }
 
-/// Calls whose arguments mean the same for 32-bit callers.
-const REGISTER_ONLY: &[u64] = &[17, 18, 21];
+/// The only call whose structures have no 32-bit form here.
+const PLATFORM_OP: u64 = 7;
 
 fn finish(turn: &mut Turn<'_>, long: bool, value: i64, len: u8) {
     let g = turn.local.ctx.gprs_mut();

@@ -80,8 +80,8 @@ fn pirq(call: &mut Call<'_, '_>, sub: u32, arg: u64) -> HcResult {
             call.memory().write(ptr(arg), &a)?;
         }
         op::MAP_PIRQ => {
-            let mut a: PhysdevMapPirq = call.memory().read(ptr(arg))?;
-            call.memory().probe_out(ptr(arg), size_of_val(&a))?;
+            let mut a: PhysdevMapPirq = call.read(arg)?;
+            call.probe::<PhysdevMapPirq>(arg)?;
             if call.target(a.domid)?.id != d.id {
                 // No device can be given away.
                 return Err(Errno::EOPNOTSUPP);
@@ -96,7 +96,7 @@ fn pirq(call: &mut Call<'_, '_>, sub: u32, arg: u64) -> HcResult {
                 _ => return Err(Errno::EINVAL),
             };
             a.pirq = pirq.cast_signed();
-            call.memory().write(ptr(arg), &a)?;
+            call.write(arg, &a)?;
         }
         op::UNMAP_PIRQ => {
             let a: PhysdevUnmapPirq = call.memory().read(ptr(arg))?;

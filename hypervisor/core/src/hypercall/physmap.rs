@@ -14,7 +14,7 @@ use crate::p2m::{PageType, Removed};
 
 /// `XENMEM_add_to_physmap`.
 pub fn add(call: &mut Call<'_, '_>, start: u64, arg: u64) -> HcResult {
-    let a: AddToPhysmap = call.memory().read(ptr(arg))?;
+    let a: AddToPhysmap = call.read(arg)?;
     let target = call.target(a.domid)?;
     if a.space != mapspace::GMFN_RANGE {
         if start != 0 {
@@ -140,7 +140,7 @@ fn place_shared(
 
 /// `XENMEM_add_to_physmap_batch`: one page each, with an error each.
 pub fn add_batch(call: &mut Call<'_, '_>, start: u64, arg: u64) -> HcResult {
-    let a: AddToPhysmapBatch = call.memory().read(ptr(arg))?;
+    let a: AddToPhysmapBatch = call.read(arg)?;
     let target = call.target(a.domid)?;
     if u32::from(a.space) == mapspace::GMFN_RANGE {
         return Err(Errno::EINVAL);
@@ -186,8 +186,8 @@ fn batch_one(
     i: u64,
     removed: &mut Vec<Removed>,
 ) -> Result<Result<(), Errno>, Errno> {
-    let idx: u64 = call.memory().read_at(ptr(a.idxs), i)?;
-    let gfn: u64 = call.memory().read_at(ptr(a.gpfns), i)?;
+    let idx = call.read_long(a.idxs, i)?;
+    let gfn = call.read_long(a.gpfns, i)?;
     if u32::from(a.space) != mapspace::GMFN_FOREIGN {
         return Ok(add_one(target, u32::from(a.space), idx, Gfn(gfn), removed));
     }

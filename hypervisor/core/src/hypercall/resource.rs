@@ -11,7 +11,7 @@ use xen_abi::Errno;
 use xen_abi::memory::{MemAcquireResource, cmd, op, resource};
 
 use super::memory::settle;
-use super::{Call, HcResult, ptr};
+use super::{Call, HcResult};
 use crate::domain::DomainRef;
 use crate::p2m::{PageType, Removed};
 
@@ -22,7 +22,7 @@ const SHARED_PER_STATUS: u32 = 8;
 ///
 /// EINVAL: padding, range, or no such resource; EPERM: the caller itself, or no privilege over the domain; ESRCH.
 pub fn acquire(call: &mut Call<'_, '_>, start: u64, arg: u64) -> HcResult {
-    let mut a: MemAcquireResource = call.memory().read(ptr(arg))?;
+    let mut a: MemAcquireResource = call.read(arg)?;
     let frames = u64::from(a.nr_frames);
     // The count must fit beside the sub-operation in a restarted command.
     let end = a.frame.checked_add(frames);
@@ -44,7 +44,7 @@ pub fn acquire(call: &mut Call<'_, '_>, start: u64, arg: u64) -> HcResult {
             return Err(Errno::EINVAL);
         }
         a.nr_frames = size;
-        call.memory().write(ptr(arg), &a)?;
+        call.write(arg, &a)?;
         return Ok(0);
     }
     let caller = call.domain().clone();
@@ -87,7 +87,7 @@ fn map_one(
     removed: &mut Vec<Removed>,
 ) -> Result<(), Errno> {
     let index = u32::try_from(a.frame + i).map_err(|_| Errno::EINVAL)?;
-    let gfn: u64 = call.memory().read_at(ptr(a.frame_list), i)?;
+    let gfn = call.read_long(a.frame_list, i)?;
     let status = a.id == resource::GRANT_TABLE_ID_STATUS;
     let frame: FrameRef = target.grants.frame(index, status)?;
     removed.try_reserve(1).map_err(|_| Errno::ENOMEM)?;

@@ -92,7 +92,7 @@ fn pin_override(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
 }
 
 fn poll(call: &mut Call<'_, '_>, arg: u64) -> HcResult {
-    let a: SchedPoll = call.memory().read(ptr(arg))?;
+    let a: SchedPoll = call.read(arg)?;
     if a.nr_ports > MAX_POLL {
         return Err(Errno::EINVAL);
     }
@@ -135,7 +135,13 @@ const SOON_NS: u64 = 100_000_000;
 
 /// `set_timer_op(deadline)`: the one-shot timer of the calling vCPU; 0 stops it. A deadline that is negative or very far
 /// away becomes one in 100 ms, as on Xen.
-pub fn set_timer(call: &mut Call<'_, '_>, [deadline, ..]: [u64; 5]) -> HcResult {
+pub fn set_timer(call: &mut Call<'_, '_>, [deadline, upper, ..]: [u64; 5]) -> HcResult {
+    // 32-bit callers have it in two registers.
+    let deadline = if call.is_long() {
+        deadline
+    } else {
+        upper << 32 | deadline
+    };
     let vcpu = call.vcpu();
     let now = call.hv().hw.now_ns();
     match deadline {

@@ -11,6 +11,8 @@ use xen_abi::vcpu::{
     VcpuRunstateInfo, VcpuSetPeriodicTimer, VcpuSetSingleshotTimer, op,
 };
 
+use zerocopy::FromBytes;
+
 use super::{Call, HcResult, ptr};
 use crate::vcpu::info::{FrameAt, GuestArea, VCPU_INFO_SIZE};
 use crate::vcpu::timer::MIN_PERIOD_NS;
@@ -29,7 +31,8 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, id, arg, ..]: [u64; 5]) -> HcResult
         op::IS_UP => Ok(u64::from(vcpu.up.load(Ordering::SeqCst))),
         op::GET_RUNSTATE_INFO => {
             let bytes = vcpu.runstate.snapshot(call.hv().hw.now_ns());
-            call.memory().copy_out(ptr(arg), &bytes)?;
+            let info = VcpuRunstateInfo::read_from_bytes(&bytes).map_err(|_| Errno::EFAULT)?;
+            call.put(arg, &info)?;
             Ok(0)
         }
         op::REGISTER_RUNSTATE_MEMORY_AREA => register_runstate(call, &vcpu, arg),
@@ -81,12 +84,12 @@ fn up(call: &mut Call<'_, '_>, vcpu: &VcpuRef) -> HcResult {
 }
 
 fn register_runstate(call: &mut Call<'_, '_>, vcpu: &Vcpu, arg: u64) -> HcResult {
-    let a: VcpuRegisterRunstateMemoryArea = call.memory().read(ptr(arg))?;
+    let a: VcpuRegisterRunstateMemoryArea = call.read(arg)?;
     // Translated once: the address is not mapped in every address space of the guest. As on Xen, an address that is mapped
     // nowhere is no error; the vCPU has no area then.
     let parts = call
         .memory()
-        .pin(ptr(a.addr), size_of::<VcpuRunstateInfo>());
+        .pin(ptr(a.addr), call.size::<VcpuRunstateInfo>());
     *vcpu.areas.runstate.lock() = parts.ok().map(GuestArea::new);
     vcpu.runstate.publish(
         &vcpu.areas,
@@ -97,7 +100,7 @@ fn register_runstate(call: &mut Call<'_, '_>, vcpu: &Vcpu, arg: u64) -> HcResult
 }
 
 fn register_time(call: &mut Call<'_, '_>, vcpu: &Vcpu, arg: u64) -> HcResult {
-    let a: VcpuRegisterTimeMemoryArea = call.memory().read(ptr(arg))?;
+    let a: VcpuRegisterTimeMemoryArea = call.read(arg)?;
     let parts = call.memory().pin(ptr(a.addr), size_of::<VcpuTimeInfo>());
     *vcpu.areas.time.lock() = parts.ok().map(GuestArea::new);
     vcpu.areas.update_clock(&call.hv().clock());
@@ -107,8 +110,9 @@ fn register_time(call: &mut Call<'_, '_>, vcpu: &Vcpu, arg: u64) -> HcResult {
 fn register_info(call: &mut Call<'_, '_>, vcpu: &VcpuRef, arg: u64) -> HcResult {
     let a: VcpuRegisterVcpuInfo = call.memory().read(ptr(arg))?;
     let offset = a.offset as usize;
-    // Inside one page, aligned for its 64-bit words.
-    if offset > 4096 - VCPU_INFO_SIZE || !offset.is_multiple_of(8) {
+    // Inside one page, aligned for its words.
+    let alignment = vcpu.areas.info_alignment();
+    if offset > 4096 - VCPU_INFO_SIZE || !offset.is_multiple_of(alignment) {
         return Err(Errno::ENXIO);
     }
     if vcpu.areas.is_registered() {
@@ -133,7 +137,7 @@ fn register_info(call: &mut Call<'_, '_>, vcpu: &VcpuRef, arg: u64) -> HcResult 
 
 fn singleshot(call: &mut Call<'_, '_>, vcpu: &Vcpu, arg: u64) -> HcResult {
     own(call, vcpu)?;
-    let a: VcpuSetSingleshotTimer = call.memory().read(ptr(arg))?;
+    let a: VcpuSetSingleshotTimer = call.read(arg)?;
     // A deadline in the past fires at once, whatever the "future" flag says; times are signed, so the top half is past.
     let past = i64::try_from(a.timeout_abs_ns).is_err();
     arm(call, vcpu, if past { 0 } else { a.timeout_abs_ns });

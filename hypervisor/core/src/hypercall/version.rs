@@ -23,6 +23,8 @@ pub const fn feature_word(privileged: bool) -> u32 {
 
 /// Start of Xen's own area in a PV guest's address space, which HVM guests are told, too; they have no such area.
 const VIRT_START: u64 = 0xffff_8000_0000_0000;
+/// What 32-bit callers are told in its place.
+const VIRT_START_32: u32 = u32::MAX;
 
 /// Copies `text` into a fixed field, always NUL-terminated.
 fn field<const N: usize>(text: &str) -> [u8; N] {
@@ -51,6 +53,7 @@ pub fn handle(call: &mut Call<'_, '_>, [sub, buffer, ..]: [u64; 5]) -> HcResult 
         }
         op::CAPABILITIES => out(&field::<1024>(CAPABILITIES)),
         op::CHANGESET => out(&field::<64>(&id.changeset)),
+        op::PLATFORM_PARAMETERS if !call.is_long() => out(&VIRT_START_32.to_le_bytes()),
         op::PLATFORM_PARAMETERS => out(&VIRT_START.to_le_bytes()),
         op::GET_FEATURES => features(call, buffer),
         op::PAGESIZE => Ok(4096),

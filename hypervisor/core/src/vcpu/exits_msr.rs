@@ -116,6 +116,9 @@ impl Turn<'_> {
             return false;
         };
         frame.write(0, &hypercall_page::contents(self.domain.uses_vmmcall));
+        // The kernel's width is known now.
+        let narrow = !self.local.ctx.paging().long;
+        self.domain.latch_layout(narrow, self.hv.wallclock());
         true
     }
 }

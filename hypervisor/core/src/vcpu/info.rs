@@ -4,19 +4,20 @@
 //! Shared state with the guest: written with atomics or under the version protocol, never read back as truth.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 
 use hv_hw::mem::FrameRef;
 use hv_hw::sync::{SpinLock, rank};
+use xen_abi::compat::shared_info::offset as narrow;
+use xen_abi::shared_info::offset;
 
-/// Bytes of a `vcpu_info` (64-bit layout, `xen.h`).
+/// Bytes of a `vcpu_info` (`xen.h`), in both layouts.
 pub const VCPU_INFO_SIZE: usize = 64;
 /// Slots of vcpu_info in shared_info (`XEN_LEGACY_MAX_VCPUS`).
 pub const LEGACY_VCPUS: u32 = 32;
 
-const UPCALL_PENDING: usize = 0;
-const PENDING_SEL: usize = 8;
-const TIME: usize = 32;
+const UPCALL_PENDING: usize = offset::UPCALL_PENDING;
+const TIME: usize = offset::TIME;
 
 /// A place inside a guest frame.
 #[derive(Clone, Debug)]
@@ -56,6 +57,8 @@ impl GuestArea {
 pub struct Areas {
     default_info: Option<FrameAt>,
     registered: spin::Once<FrameAt>,
+    /// The guest has the 32-bit layout of what it shares with the hypervisor.
+    narrow: AtomicBool,
     /// Runstate area.
     pub runstate: SpinLock<Option<GuestArea>, { rank::DEVICE }>,
     /// Secondary time area (`VCPUOP_register_vcpu_time_memory_area`).
@@ -107,6 +110,7 @@ impl Areas {
         Areas {
             default_info,
             registered: spin::Once::new(),
+            narrow: AtomicBool::new(false),
             runstate: SpinLock::new(None),
             time: SpinLock::new(None),
         }
@@ -135,8 +139,13 @@ impl Areas {
         }
         to.frame.write(to.offset, &old);
         self.registered.call_once(|| to);
-        if let Some(sel) = self.pending_sel() {
-            sel.store(u64::MAX, Ordering::Release);
+        if let Some(FrameAt { frame, offset: at }) = self.info() {
+            if self.is_narrow() {
+                frame.write(at + narrow::PENDING_SEL, &u32::MAX.to_le_bytes());
+            } else {
+                frame.write(at + offset::PENDING_SEL, &u64::MAX.to_le_bytes());
+            }
+            fence(Ordering::Release);
         }
         if let Some(pending) = self.upcall_pending() {
             pending.store(1, Ordering::Release);
@@ -151,10 +160,19 @@ impl Areas {
             .map(|at| at.frame.atomic_u8(at.offset + UPCALL_PENDING))
     }
 
-    /// evtchn_pending_sel.
-    pub fn pending_sel(&self) -> Option<&AtomicU64> {
-        self.info()
-            .map(|at| at.frame.atomic_u64(at.offset + PENDING_SEL))
+    /// Whether the guest has the 32-bit layout.
+    pub fn is_narrow(&self) -> bool {
+        self.narrow.load(Ordering::Relaxed)
+    }
+
+    /// Takes a layout into use.
+    pub fn set_narrow(&self, narrow: bool) {
+        self.narrow.store(narrow, Ordering::Relaxed);
+    }
+
+    /// What the offset of a registered vcpu_info must be a multiple of.
+    pub fn info_alignment(&self) -> usize {
+        if self.is_narrow() { 4 } else { 8 }
     }
 
     /// Writes the clock into vcpu_info and into the time area, under the version protocol (odd while writing).

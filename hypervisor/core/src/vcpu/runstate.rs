@@ -82,13 +82,16 @@ impl RunState {
             (Self::encode(i.state, i.since, &i.time), i.since)
         };
         if let Some(area) = &*areas.runstate.lock() {
+            // 32-bit guests have no padding behind the state.
+            let entry = if areas.is_narrow() { 4 } else { 8 };
             if flag_updates {
-                area.write(8, &(since | UPDATE).to_le_bytes());
-                area.write(16, &bytes[16..]);
-                area.write(0, &bytes[..8]);
-                area.write(8, &since.to_le_bytes());
+                area.write(entry, &(since | UPDATE).to_le_bytes());
+                area.write(entry + 8, &bytes[16..]);
+                area.write(0, &bytes[..entry]);
+                area.write(entry, &since.to_le_bytes());
             } else {
-                area.write(0, &bytes);
+                area.write(0, &bytes[..entry]);
+                area.write(entry, &bytes[8..]);
             }
         }
     }

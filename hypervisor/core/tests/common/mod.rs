@@ -27,6 +27,10 @@ use xen_abi::{DomId, Errno};
 /// Pages of RAM of the domain.
 pub const PAGES: u64 = 64;
 
+/// Access rights of code segments.
+const CODE_64: u32 = 0xa09b;
+const CODE_32: u32 = 0xc09b;
+
 /// The system.
 pub struct System {
     pub hv: Hypervisor,
@@ -95,6 +99,18 @@ impl System {
         number: u64,
         args: [u64; 5],
     ) -> (i64, Next) {
+        self.call_in(dom, vcpu, number, args, false)
+    }
+
+    /// As [`System::call_from`], `narrow`: in 32-bit mode, where a call passes the low halves of its arguments.
+    pub fn call_in(
+        &self,
+        dom: &Arc<Domain>,
+        vcpu: u32,
+        number: u64,
+        args: [u64; 5],
+        narrow: bool,
+    ) -> (i64, Next) {
         let v = dom.vcpu(vcpu).unwrap();
         // As the run loop does: announce the run, then look whether somebody holds the vCPU.
         v.running_on.store(0, Ordering::SeqCst);
@@ -102,15 +118,27 @@ impl System {
             v.running_on.store(NO_CPU, Ordering::SeqCst);
             return (Errno::EBUSY.to_ret(), Next::Down);
         }
-        let answer = self.run_call(dom, v, number, args);
+        let answer = self.run_call(dom, v, number, args, narrow);
         v.running_on.store(NO_CPU, Ordering::SeqCst);
         answer
     }
 
-    fn run_call(&self, dom: &Arc<Domain>, v: &VcpuRef, number: u64, args: [u64; 5]) -> (i64, Next) {
+    fn run_call(
+        &self,
+        dom: &Arc<Domain>,
+        v: &VcpuRef,
+        number: u64,
+        args: [u64; 5],
+        narrow: bool,
+    ) -> (i64, Next) {
         let mut local = v.local.try_lock().unwrap();
         let mut pcpu = PcpuLocal::new(CpuId(0));
-        let regs = [Gpr::Rdi, Gpr::Rsi, Gpr::Rdx, Gpr::R10, Gpr::R8];
+        let regs = if narrow {
+            [Gpr::Rbx, Gpr::Rcx, Gpr::Rdx, Gpr::Rsi, Gpr::Rdi]
+        } else {
+            [Gpr::Rdi, Gpr::Rsi, Gpr::Rdx, Gpr::R10, Gpr::R8]
+        };
+        local.ctx.sys.segments[1].access = if narrow { CODE_32 } else { CODE_64 };
         local.ctx.gprs_mut().set(Gpr::Rax, number);
         for (r, a) in regs.into_iter().zip(args) {
             local.ctx.gprs_mut().set(r, a);
@@ -127,7 +155,13 @@ impl System {
             };
             let next = hypercall::dispatch(&mut turn, 3);
             if local.ctx.rip() == 0x1003 {
-                return (local.ctx.gprs().get(Gpr::Rax) as i64, next);
+                let rax = local.ctx.gprs().get(Gpr::Rax);
+                let answer = if narrow {
+                    i64::from(rax as i32)
+                } else {
+                    rax as i64
+                };
+                return (answer, next);
             }
         }
         panic!("hypercall {number} {args:x?} never ends");
@@ -157,6 +191,11 @@ impl System {
 
     pub fn call(&self, vcpu: u32, number: u64, args: [u64; 5]) -> i64 {
         self.call_next(vcpu, number, args).0
+    }
+
+    /// Makes a hypercall in 32-bit mode.
+    pub fn call_32(&self, vcpu: u32, number: u64, args: [u64; 5]) -> i64 {
+        self.call_in(&self.dom, vcpu, number, args, true).0
     }
 
     /// Writes guest memory.
@@ -237,7 +276,7 @@ fn domain(
         local.started = true;
         local.ctx.sys.efer = 1 << 10 | 1 << 8;
         local.ctx.sys.segments[1] = Segment {
-            access: 0xa09b,
+            access: CODE_64,
             ..Default::default()
         };
         hv.sched.with(|p| {

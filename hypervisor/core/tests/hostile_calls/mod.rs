@@ -4,11 +4,15 @@
 mod toolstack;
 
 use super::common::PAGES;
-use xen_abi::HEADERS;
 use xen_abi::layout::{FieldLayout, StructLayout};
+use xen_abi::{HEADERS, compat};
 
 /// A small generator: reproducible from its seed.
-pub struct Random(u64);
+pub struct Random {
+    state: u64,
+    /// The case is a call from 32-bit mode.
+    narrow: bool,
+}
 
 /// A hypercall, and what is written to memory before.
 #[derive(Debug)]
@@ -17,6 +21,8 @@ pub struct Case {
     pub args: [u64; 5],
     /// Address and bytes.
     pub memory: Vec<(u64, Vec<u8>)>,
+    /// From 32-bit mode.
+    pub narrow: bool,
 }
 
 /// Sub-operations: number of the call, of the sub-operation, and the structure that it reads.
@@ -143,13 +149,16 @@ const OPERATIONS: &[(u64, u64, &str)] = &[
 impl Random {
     /// Any seed will do.
     pub fn new(seed: u64) -> Self {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+        Random {
+            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            narrow: false,
+        }
     }
     fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state
     }
     fn below(&mut self, n: u64) -> u64 {
         self.next() % n
@@ -173,6 +182,14 @@ impl Random {
             6 => PAGES * 4096 - self.below(64),
             _ => self.next(),
         }
+    }
+    /// Numbers as wide as the caller's registers.
+    fn longs(&self, numbers: &[u64]) -> Vec<u8> {
+        let width = if self.narrow { 4 } else { 8 };
+        let bytes = numbers
+            .iter()
+            .flat_map(|n| n.to_le_bytes().into_iter().take(width));
+        bytes.collect()
     }
     /// Frames in RAM, and some that are holes.
     fn gfn(&mut self) -> u64 {
@@ -285,7 +302,11 @@ impl Random {
 }
 
 /// The structure of a call; some names stand in two headers.
-fn layout(number: u64, name: &str) -> &'static StructLayout {
+fn layout(number: u64, name: &str, narrow: bool) -> &'static StructLayout {
+    let mut twins = compat::HEADERS.iter().flat_map(|h| h.structs);
+    if let (true, Some(twin)) = (narrow, twins.find(|s| s.name == name)) {
+        return twin;
+    }
     let (first, other): (&[_], &[_]) = match number {
         35 => (&["sysctl.h"], &["domctl.h"]),
         _ => (&["domctl.h"], &["sysctl.h"]),
@@ -305,10 +326,15 @@ fn layout(number: u64, name: &str) -> &'static StructLayout {
 impl Case {
     /// The next case.
     pub fn new(random: &mut Random) -> Case {
-        if random.one_in(6) {
+        random.narrow = random.one_in(3);
+        let case = if random.one_in(6) {
             Case::wild(random)
         } else {
             Case::fitting(random, true)
+        };
+        Case {
+            narrow: random.narrow,
+            ..case
         }
     }
 
@@ -340,6 +366,7 @@ impl Case {
             number,
             args,
             memory: vec![(at, bytes)],
+            narrow: false,
         }
     }
 
@@ -363,7 +390,8 @@ impl Case {
         Case {
             number: 41,
             args: [random.below(4), random.below(5), buffers, 0, 0],
-            memory: vec![(buffers, bytes(&[at, size])), (at, bytes(&words))],
+            memory: vec![(buffers, random.longs(&[at, size])), (at, bytes(&words))],
+            narrow: false,
         }
     }
 
@@ -396,6 +424,7 @@ impl Case {
                     number: 42,
                     args: [random.below(4), at, len, buffer, random.below(9000)],
                     memory: vec![(at, path.to_vec())],
+                    narrow: false,
                 };
             }
             5 => return Case::device_model(random),
@@ -413,7 +442,7 @@ impl Case {
             return Case::multicall(random);
         }
         let mut memory = Vec::new();
-        let layout = layout(number, name);
+        let layout = layout(number, name, random.narrow);
         let count = if number == 20 { 1 + random.below(3) } else { 1 };
         let at = random.place();
         let mut bytes = Vec::new();
@@ -450,6 +479,7 @@ impl Case {
             number,
             args,
             memory,
+            narrow: false,
         }
     }
 
@@ -458,6 +488,7 @@ impl Case {
             number,
             args,
             memory: Vec::new(),
+            narrow: false,
         }
     }
 
@@ -469,11 +500,9 @@ impl Case {
         for _ in 0..count {
             let inner = Case::fitting(random, false);
             memory.extend(inner.memory);
-            list.extend(inner.number.to_le_bytes());
-            list.extend(0u64.to_le_bytes());
-            for arg in inner.args.into_iter().chain([0]) {
-                list.extend(arg.to_le_bytes());
-            }
+            list.extend(random.longs(&[inner.number, 0]));
+            list.extend(random.longs(&inner.args));
+            list.extend(random.longs(&[0]));
         }
         let at = random.place();
         memory.push((at, list));
@@ -481,6 +510,7 @@ impl Case {
             number: 13,
             args: [at, count, 0, 0, 0],
             memory,
+            narrow: false,
         }
     }
 }
