@@ -18,6 +18,7 @@ pub mod evtchn;
 pub mod exits;
 pub mod hypercall;
 pub mod lapic;
+pub mod narrow;
 pub mod page;
 pub mod report;
 pub mod ring;

@@ -24,7 +24,7 @@ pub const fn feature_word(privileged: bool) -> u32 {
 /// Start of Xen's own area in a PV guest's address space, which HVM guests are told, too; they have no such area.
 const VIRT_START: u64 = 0xffff_8000_0000_0000;
 /// What 32-bit callers are told in its place.
-const VIRT_START_32: u32 = u32::MAX;
+const VIRT_START_32: u32 = 0;
 
 /// Copies `text` into a fixed field, always NUL-terminated.
 fn field<const N: usize>(text: &str) -> [u8; N] {
