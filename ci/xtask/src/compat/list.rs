@@ -51,10 +51,6 @@ const XEN_PVH: (Ground, &str) = (
 );
 const NO_DOM0: &str = "CONFIG_XEN_DOM0 in Debian's flavour for clouds";
 const PV: (Ground, &str) = (Ground::Xenolith, "PV guests");
-const CALLS_32: (Ground, &str) = (
-    Ground::Xenolith,
-    "hypercalls from 32-bit mode that take structures, and the shared page in its 32-bit layout",
-);
 
 /// All of them; `kernels` are those of [`SERIES`].
 pub fn all(kernels: &[Kernel]) -> Result<Vec<Entry>> {
@@ -85,7 +81,7 @@ pub fn all(kernels: &[Kernel]) -> Result<Vec<Entry>> {
     let what = guest("grub", "6.1", 1, "grub.bin");
     let kind = format!("PVH guest, boots {linux} from its disk");
     let name = "GRUB 2.06, grub-i386-xen_pvh.bin";
-    entries.push(entry(name, &kind, what, &[XEN_PVH, CALLS_32]));
+    entries.push(entry(name, &kind, what, &[XEN_PVH]));
     let what = guest("shim", "6.1", 1, "vmlinuz-6.1");
     let kind = format!("PVH guest, with {linux} as PV guest in it");
     entries.push(entry("xen-shim 4.17", &kind, what, &[XEN_PVH]));
