@@ -72,7 +72,7 @@ one() {
 		printf 'type = "%s"\nname = "%s"\nmemory = 384\nvcpus = %s\n' $type "$name" "$vcpus"
 		printf 'kernel = "/guest/%s"\n' "$kernel"
 		[ -z "$ramdisk" ] || printf 'ramdisk = "/guest/%s"\n' "$ramdisk"
-		[ $kind != shim ] || printf 'pvshim = 1\npvshim_path = "/guest/xen-shim"\n'
+		[ $kind != shim ] || printf 'pvshim = 1\npvshim_path = "/guest/xen-shim"\npvshim_extra = "loglvl=all guest_loglvl=all console_timestamps=boot"\n'
 		printf 'extra = "%s gt.ip=192.168.77.2/255.255.255.0"\n' "$console"
 		printf 'disk = ["file:/tmp/disk.img,xvda,w"]\nvif = ["bridge=xenbr0"]\non_crash = "preserve"\non_reboot = "destroy"\n'
 	} >"/tmp/$name.cfg"
@@ -81,14 +81,18 @@ one() {
 		[ "$(wc -l </tmp/said)" -le 1 ] || cat /tmp/said >>"$log"
 		return 1
 	}
-	until=$(($(cut -d. -f1 /proc/uptime) + 180 * slow))
+	# A boot loader takes minutes where many emulators share a processor: only silence ends the wait.
+	seen=none
 	while true; do
+		size=$(stat -c %s "$log" 2>/dev/null)
+		[ "$size" = "$seen" ] || until=$(($(cut -d. -f1 /proc/uptime) + 120 * slow))
+		seen=$size
 		came_up
 		case $? in
 		0) break ;;
 		1) return 1 ;;
 		esac
-		[ "$(cut -d. -f1 /proc/uptime)" -lt $until ] || { why="no user space in time" && return 1; }
+		[ "$(cut -d. -f1 /proc/uptime)" -lt $until ] || { why="no user space, and silence for $((120 * slow)) s" && return 1; }
 		usleep 200000
 	done
 	up=$(cut -d. -f1 /proc/uptime)
