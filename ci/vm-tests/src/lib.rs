@@ -18,7 +18,7 @@ mod tools;
 
 use anyhow::{Context, Result};
 
-pub use row::{Debian, End, FATAL, Level, READY, Step, VmTest};
+pub use row::{Debian, End, FATAL, Level, NOT_DOM0, READY, Step, VmTest};
 
 /// Every test, in the order in which they are run: what the others stand on comes first.
 pub fn all() -> Vec<VmTest> {

@@ -20,6 +20,9 @@ pub const FATAL: &[&str] = &[
     "Xenolith cannot start",
 ];
 
+/// What ends a test that waits for Linux as dom0: a kernel that was built for guests would go on, without a word.
+pub const NOT_DOM0: &str = "dom0's kernel looks for the console of a guest";
+
 /// How much time a run may take; a run includes the levels below its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
-use vm_tests::{End, FATAL, Step, VmTest};
+use vm_tests::{End, FATAL, NOT_DOM0, Step, VmTest};
 use vmtest::bundle::Bundle;
 use vmtest::console::Outcome;
 use vmtest::iso::Iso;
@@ -248,7 +248,7 @@ fn watch(test: &VmTest, vm: &mut Vm, until: Instant) -> Result<(), String> {
     if let Some(script) = test.script {
         let pass = format!("XT-RESULT {script} pass");
         let fail = format!("XT-RESULT {script} fail");
-        see(vm, &pass, &["XT-FAIL ", &fail], until).map(drop)?;
+        see(vm, &pass, &["XT-FAIL ", &fail, NOT_DOM0], until).map(drop)?;
     }
     if test.end == End::PowerOff {
         let status = vm.wait_exit(until).map_err(|e| format!("{e:#}"))?;

@@ -1,7 +1,10 @@
 //! HVM parameters (`params.h`): who may set or read which, and their values.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use hv_hw::sync::{SpinLock, rank};
 use xen_abi::Errno;
+use xen_abi::hvm::params::index as param;
 
 /// Number of parameters.
 pub const COUNT: usize = 39;
@@ -42,6 +45,8 @@ const GONE: &[u32] = &[4, 13, 20, 21, 22, 23, 24, 25, 26, 30];
 /// The values of one domain.
 pub struct HvmParams {
     values: SpinLock<[u64; COUNT], { rank::DEVICE }>,
+    /// The domain has asked for its console.
+    console_wanted: AtomicBool,
 }
 
 impl Default for HvmParams {
@@ -50,6 +55,7 @@ impl Default for HvmParams {
         values[TRIPLE_FAULT_REASON as usize] = 1;
         HvmParams {
             values: SpinLock::new(values),
+            console_wanted: AtomicBool::new(false),
         }
     }
 }
@@ -71,6 +77,12 @@ impl HvmParams {
         Ok(self.values.lock()[index as usize])
     }
 
+    /// Whether this is the first time that somebody asks for the console that a toolstack makes for its guests.
+    pub fn wants_console(&self, index: u32) -> bool {
+        matches!(index, param::CONSOLE_PFN | param::CONSOLE_EVTCHN)
+            && !self.console_wanted.swap(true, Ordering::Relaxed)
+    }
+
     /// Checks that a parameter may be set to `value`. EEXIST: it has another one, and keeps it.
     pub fn check_set(&self, index: u32, value: u64, for_self: bool) -> Result<(), Errno> {
         check(index, SELF_SET, for_self)?;
@@ -86,5 +98,18 @@ impl HvmParams {
         if let Some(slot) = self.values.lock().get_mut(index as usize) {
             *slot = value;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_console_is_asked_for_once() {
+        let params = HvmParams::default();
+        assert!(!params.wants_console(STORE_PFN));
+        assert!(params.wants_console(param::CONSOLE_EVTCHN));
+        assert!(!params.wants_console(param::CONSOLE_PFN));
     }
 }
