@@ -6,9 +6,10 @@ use common::System;
 use hv_core::vcpu::Sleep;
 use hv_core::vcpu::exits::{self, Next};
 use hv_core::vcpu::run::{self, PcpuLocal, Turn};
+use hv_hw::GuestContext;
 use hv_hw::machine::{CpuId, Exit, Stage2Fault};
 use std::sync::atomic::Ordering;
-use x86_model::Gpa;
+use x86_model::{Gpa, Gpr};
 use xen_abi::DomId;
 
 const RFLAGS_IF: u64 = 1 << 9;
@@ -102,4 +103,45 @@ fn every_exit_of_a_turn_is_counted() {
         let timed: u64 = l.buckets.iter().sum();
         assert_eq!(timed, if cfg!(CONFIG_EXIT_TIMES) { l.count } else { 0 });
     }
+}
+
+#[test]
+fn the_clock_does_not_jump_when_the_guest_writes_its_tsc() {
+    let system = System::new(1);
+    let guest = system.add_guest(1, 1);
+    let vcpu = guest.vcpu(0).unwrap();
+    system.hv.hw.clock_ns.store(7_000_000, Ordering::Relaxed);
+    let mut local = vcpu.local.try_lock().unwrap();
+    let mut pcpu = PcpuLocal::new(CpuId(0));
+    let g = local.ctx.gprs_mut();
+    g.set(Gpr::Rcx, 0x10);
+    g.set(Gpr::Rdx, 0x1234);
+    g.set(Gpr::Rax, 0x5678);
+    let mut turn = Turn {
+        hv: &system.hv,
+        pcpu: &mut pcpu,
+        domain: &guest,
+        vcpu,
+        local: &mut local,
+    };
+    let write = Exit::Msr {
+        write: true,
+        len: 2,
+    };
+    assert_eq!(exits::handle(&mut turn, write), Next::Continue);
+    let at = vcpu.areas.info().unwrap();
+    let word = |offset| {
+        let mut bytes = [0; 8];
+        at.frame.read(at.offset + 32 + offset, &mut bytes);
+        u64::from_le_bytes(bytes)
+    };
+    // Of vcpu_time_info: what the guest's TSC was when system time was what.
+    assert_eq!((word(8), word(16)), (0x1234_0000_5678, 7_000_000));
+    // And when the vCPU is given a CPU the next time.
+    system.hv.hw.clock_ns.store(9_000_000, Ordering::Relaxed);
+    vcpu.areas.update_clock(&system.hv.clock());
+    assert_eq!(
+        (word(8), word(16)),
+        (0x1234_0000_5678 + 2_000_000, 9_000_000)
+    );
 }

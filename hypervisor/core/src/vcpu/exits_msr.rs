@@ -87,6 +87,9 @@ impl Turn<'_> {
                 debug_assert_eq!(index, TSC);
                 self.local.tsc_offset = value.wrapping_sub(self.hv.hw.tsc());
                 self.local.ctx.set_tsc_offset(self.local.tsc_offset);
+                // The guest turns its TSC into time by the clock: that must not jump.
+                self.vcpu.areas.set_tsc_offset(self.local.tsc_offset);
+                self.vcpu.areas.update_clock(&self.hv.clock());
                 true
             }
             MsrWrite::HypercallPage(at) => self.fill_hypercall_page(at),

@@ -4,7 +4,7 @@
 //! Shared state with the guest: written with atomics or under the version protocol, never read back as truth.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 
 use hv_hw::mem::FrameRef;
 use hv_hw::sync::{SpinLock, rank};
@@ -59,6 +59,8 @@ pub struct Areas {
     registered: spin::Once<FrameAt>,
     /// The guest has the 32-bit layout of what it shares with the hypervisor.
     narrow: AtomicBool,
+    /// What the guest's TSC is ahead of the machine's, since it wrote it.
+    tsc_offset: AtomicU64,
     /// Runstate area.
     pub runstate: SpinLock<Option<GuestArea>, { rank::DEVICE }>,
     /// Secondary time area (`VCPUOP_register_vcpu_time_memory_area`).
@@ -68,7 +70,7 @@ pub struct Areas {
 /// What the guest needs to turn its TSC into nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockSnapshot {
-    /// TSC (as the guest reads it).
+    /// The machine's TSC.
     pub tsc: u64,
     /// System time at that TSC, in ns.
     pub system_ns: u64,
@@ -111,6 +113,7 @@ impl Areas {
             default_info,
             registered: spin::Once::new(),
             narrow: AtomicBool::new(false),
+            tsc_offset: AtomicU64::new(0),
             runstate: SpinLock::new(None),
             time: SpinLock::new(None),
         }
@@ -175,10 +178,16 @@ impl Areas {
         if self.is_narrow() { 4 } else { 8 }
     }
 
-    /// Writes the clock into vcpu_info and into the time area, under the version protocol (odd while writing).
+    /// The guest has written its TSC, which is `offset` ahead of the machine's now. The clock must be written next.
+    pub fn set_tsc_offset(&self, offset: u64) {
+        self.tsc_offset.store(offset, Ordering::Relaxed);
+    }
+
+    /// Writes the clock into vcpu_info and into the time area, with the TSC as the guest reads it, under the version protocol (odd while writing).
     pub fn update_clock(&self, c: &ClockSnapshot) {
         let mut body = [0u8; 24];
-        body[0..8].copy_from_slice(&c.tsc.to_le_bytes());
+        let tsc = c.tsc.wrapping_add(self.tsc_offset.load(Ordering::Relaxed));
+        body[0..8].copy_from_slice(&tsc.to_le_bytes());
         body[8..16].copy_from_slice(&c.system_ns.to_le_bytes());
         body[16..20].copy_from_slice(&c.mul.to_le_bytes());
         body[20] = c.shift as u8;
