@@ -298,7 +298,7 @@ impl Platform {
         })
     }
 
-    /// Reads a trapped port; `None` reads as all-ones.
+    /// Reads a trapped port; `None` if nothing answers there.
     pub fn port_read(
         &self,
         hv: &Hypervisor,
@@ -313,9 +313,6 @@ impl Platform {
                 hv.hw.port_out(0x70, Width::B1, u32::from(*index));
                 Some(hv.hw.port_in(0x71, Width::B1))
             }
-            // The absent timer's counter stands at 0 instead of all-ones: kernels that measure the TSC with it give up at
-            // once, where they would read 0xff a hundred thousand times.
-            (0x42, Width::B1) => Some(0),
             (0xcf8, Width::B4) => Some(local.pci_address),
             (0xcfc..=0xcff, _) => {
                 let latch = local.pci_address;
