@@ -14,8 +14,6 @@ use xen_abi::hvm::start_info::memmap_type;
 pub struct Image<'a> {
     /// Memory map, ascending, without overlaps.
     pub map: Vec<MapEntry>,
-    /// Frames to populate, ascending.
-    pub populate: Vec<Range<u64>>,
     /// What to write, ascending, without overlaps.
     pub chunks: Vec<Chunk<'a>>,
     /// Address of the first instruction.
@@ -64,6 +62,35 @@ pub struct Parts<'a> {
 /// Where the ACPI root pointer goes for kernels that look for it in the BIOS area.
 const LOW_RSDP: u64 = 0x10_0000 - 64;
 
+/// Where the ACPI tables begin.
+const TABLES: u64 = HOLE + PAGE;
+
+/// Where the root pointer goes if not below 1 MiB.
+fn rsdp_behind(tables: &acpi::Tables) -> u64 {
+    TABLES + (tables.bytes.len() as u64).next_multiple_of(64)
+}
+
+/// Where the pages of the tables end, which have room for the root pointer whether it is there or not.
+fn end_of(tables: &acpi::Tables) -> u64 {
+    (rsdp_behind(tables) + acpi::rsdp(tables.xsdt).len() as u64).next_multiple_of(PAGE)
+}
+
+/// The frames that a guest with so many bytes of RAM and so many vCPUs has, ascending; its kernel makes no difference.
+pub fn frames(memory: u64, vcpus: u32) -> Vec<Range<u64>> {
+    let frames = |start: u64, end: u64| start / PAGE..end / PAGE;
+    let low = memory.min(HOLE);
+    let acpi_end = end_of(&acpi::tables(TABLES, vcpus));
+    let mut all = vec![
+        frames(0, low),
+        frames(HOLE, acpi_end),
+        special::FIRST..special::FIRST + special::COUNT,
+    ];
+    if memory > low {
+        all.push(frames(HIGH, HIGH + memory - low));
+    }
+    all
+}
+
 /// Places everything.
 ///
 /// # Errors
@@ -94,21 +121,20 @@ pub fn build<'a>(parts: &Parts<'a>) -> Result<Image<'a>, BuildError> {
         next = fits("kernel with its RAM disk", end, low)?;
     }
 
-    let tables_at = HOLE + PAGE;
-    let mut tables = acpi::tables(tables_at, parts.vcpus);
+    let mut tables = acpi::tables(TABLES, parts.vcpus);
+    let acpi_end = end_of(&tables);
     // A kernel below 1 MiB leaves no room there.
     let low_rsdp = !kernel.takes_rsdp_anywhere() && low >= 1 << 20 && kernel.start >= 1 << 20;
     let rsdp_at = if low_rsdp {
         LOW_RSDP
     } else {
-        tables_at + (tables.bytes.len() as u64).next_multiple_of(64)
+        rsdp_behind(&tables)
     };
     let rsdp = acpi::rsdp(tables.xsdt);
     if !low_rsdp {
-        tables.bytes.resize((rsdp_at - tables_at) as usize, 0);
+        tables.bytes.resize((rsdp_at - TABLES) as usize, 0);
         tables.bytes.extend_from_slice(&rsdp);
     }
-    let acpi_end = (tables_at + tables.bytes.len() as u64).next_multiple_of(PAGE);
     let map = memory_map(low, high, low_rsdp, acpi_end);
 
     let block = start_info::block(&Contents {
@@ -137,7 +163,7 @@ pub fn build<'a>(parts: &Parts<'a>) -> Result<Image<'a>, BuildError> {
     }
     chunks.push(Chunk {
         what: "ACPI tables",
-        at: tables_at,
+        at: TABLES,
         bytes: Cow::Owned(tables.bytes),
     });
     chunks.push(Chunk {
@@ -147,16 +173,8 @@ pub fn build<'a>(parts: &Parts<'a>) -> Result<Image<'a>, BuildError> {
     });
     chunks.sort_by_key(|c| c.at);
 
-    let frames = |start: u64, end: u64| start / PAGE..end / PAGE;
-    let mut populate = vec![frames(0, low)];
-    populate.push(frames(HOLE, acpi_end));
-    populate.push(special::FIRST..special::FIRST + special::COUNT);
-    if high > 0 {
-        populate.push(frames(HIGH, HIGH + high));
-    }
     Ok(Image {
         map,
-        populate,
         chunks,
         entry: kernel.entry,
         start_info: next,

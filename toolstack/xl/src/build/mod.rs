@@ -11,7 +11,7 @@ mod start_info;
 #[cfg(test)]
 mod tests;
 
-pub use image::{BuildError, Image, Parts, build};
+pub use image::{BuildError, Image, Parts, build, frames};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;

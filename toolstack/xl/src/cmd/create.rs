@@ -6,13 +6,15 @@ use crate::bootloader;
 use crate::build::{self, BuildError, Image};
 use crate::cfg::{self, DomainConfig, Parsed};
 use crate::domain::execute::{Job, execute};
-use crate::domain::plan::{HostFacts, Step, plan};
+use crate::domain::plan::{self, HostFacts, Step};
 use crate::domain::real::Real;
 use crate::domain::{json, monitor, teardown};
 use kernel_image::bzimage::Image as KernelFile;
 use std::borrow::Cow;
 use std::io::Read;
+use std::ops::Range;
 use std::process::{Command as Program, Stdio};
+use std::sync::OnceLock;
 use std::time::Instant;
 use xen_abi::DomId;
 use xen_abi::sysctl::physcap;
@@ -127,24 +129,27 @@ fn load(args: &Args, words: &[String]) -> Result<Loaded> {
 /// Phases and how long they took.
 struct Timing {
     start: Instant,
+    current: &'static str,
     phases: Vec<(&'static str, f64)>,
 }
 
 impl Timing {
-    fn new() -> Timing {
+    fn new(phase: &'static str) -> Timing {
         Timing {
             start: Instant::now(),
+            current: phase,
             phases: Vec::new(),
         }
     }
 
-    /// The time since the last call belongs to this phase.
-    fn end(&mut self, phase: &'static str) {
+    /// A phase begins, perhaps the one that is under way; the time since the last call belongs to that.
+    fn begin(&mut self, phase: &'static str) {
         let took = self.start.elapsed().as_secs_f64() * 1000.0;
         self.start = Instant::now();
-        match self.phases.last_mut().filter(|(name, _)| *name == phase) {
+        let before = std::mem::replace(&mut self.current, phase);
+        match self.phases.last_mut().filter(|(name, _)| *name == before) {
             Some((_, sum)) => *sum += took,
-            None => self.phases.push((phase, took)),
+            None => self.phases.push((before, took)),
         }
     }
 
@@ -160,6 +165,7 @@ impl Timing {
 fn phase(step: &Step) -> &'static str {
     match step {
         Step::Populate(_) | Step::Claim(_) => "memory",
+        Step::Unpacked => "wait for the kernel",
         Step::Write(..) => "copy of the image",
         Step::Disk(..) | Step::Vif(_) | Step::Console => "devices",
         Step::Unpause => "first run",
@@ -169,22 +175,25 @@ fn phase(step: &Step) -> &'static str {
 
 /// Files of a guest.
 pub struct Files {
-    kernel: Vec<u8>,
+    /// The file, and what it is called in messages.
+    kernel: (Vec<u8>, String),
+    unpacked: OnceLock<Result<Vec<u8>>>,
     ramdisk: Option<Vec<u8>>,
     /// What a boot loader says in place of the config's.
     cmdline: Option<String>,
 }
 
 impl Files {
-    /// Reads and unpacks them, or lets a boot loader find them; it may `talk` on this program's terminal.
+    /// Reads them, or lets a boot loader find them; it may `talk` on this program's terminal.
     ///
     /// # Errors
-    /// Which file cannot be used, and why.
+    /// Which file cannot be read, and why.
     pub fn read(config: &DomainConfig, talk: bool) -> Result<Files> {
         if let Some(loader) = &config.bootloader {
             let found = bootloader::run(config, loader, talk)?;
             return Ok(Files {
-                kernel: unpack(&found.kernel, &loader.program)?,
+                kernel: (found.kernel, loader.program.clone()),
+                unpacked: OnceLock::new(),
                 ramdisk: found.ramdisk,
                 cmdline: Some(found.cmdline),
             });
@@ -193,10 +202,21 @@ impl Files {
             std::fs::read(path).map_err(|e| Failure::with_code(FAIL, format!("{path}: {e}")))
         };
         Ok(Files {
-            kernel: unpack(&read(&config.kernel)?, &config.kernel)?,
+            kernel: (read(&config.kernel)?, config.kernel.clone()),
+            unpacked: OnceLock::new(),
             ramdisk: config.ramdisk.as_deref().map(read).transpose()?,
             cmdline: None,
         })
+    }
+
+    /// The kernel, unpacked by whoever asks first; others wait for that.
+    ///
+    /// # Errors
+    /// If it cannot be unpacked.
+    pub fn unpacked(&self) -> Result<&[u8]> {
+        let (file, name) = &self.kernel;
+        let result = self.unpacked.get_or_init(|| unpack(file, name));
+        result.as_deref().map_err(Failure::clone)
     }
 
     /// Places them.
@@ -205,7 +225,7 @@ impl Files {
     /// If the kernel cannot be used, or memory is too small.
     pub fn image<'a>(&'a self, config: &'a DomainConfig) -> Result<Image<'a>> {
         let parts = build::Parts {
-            kernel: &self.kernel,
+            kernel: self.unpacked()?,
             ramdisk: self.ramdisk.as_deref(),
             cmdline: self.cmdline.as_deref().unwrap_or(&config.cmdline),
             memory: config.memory << 10,
@@ -229,9 +249,8 @@ fn unpack(file: &[u8], name: &str) -> Result<Vec<u8>> {
 }
 
 fn create(context: &Context, args: &Args) -> Outcome {
-    let mut timing = Timing::new();
+    let mut timing = Timing::new("config");
     let Loaded { config, source } = load(args, &args.words)?;
-    timing.end("config");
     if args.has("vncviewer") || args.has("vncviewer-autopass") {
         return Err(Failure::usage(
             "PVH domains have no screen: leave -V and -A out",
@@ -247,29 +266,30 @@ fn create(context: &Context, args: &Args) -> Outcome {
         output::print(&json::text(&config)?)?;
         if !args.has("quiet") {
             let facts = HostFacts::default();
-            let steps = plan(&config, &facts, &image, args.has("p"));
+            let steps = plan::plan(&config, &facts, &image, args.has("p"));
             steps.iter().for_each(|s| eprintln!("{s}"));
         }
         return Ok(());
     }
+    timing.begin("kernel and RAM disk");
     let files = Files::read(&config, args.has("c"))?;
-    timing.end("kernel and RAM disk");
+    timing.begin("domain");
     let mut sys = Real::open()?;
     let attach = args.has("c");
     let started = start(&mut sys, config, &files, &source, true, &mut |step| {
         if context.verbose > 0 {
             eprintln!("xl: {step}");
         }
-        // The step is about to begin.
-        timing.end(phase(step));
+        timing.begin(phase(step));
     })?;
+    timing.begin("first run");
     if attach {
         attach_console(&mut sys, started.domid)?;
     }
     if !args.has("p") {
         started.unpause(&mut sys)?;
     }
-    timing.end("first run");
+    timing.begin("");
     if !args.has("quiet") {
         let (name, domid) = (&started.config.name, started.domid.0);
         match context.json {
@@ -358,22 +378,26 @@ pub fn start(
             return Err(Failure::with_code(FAIL, message));
         }
     }
-    let image = files.image(&config)?;
     let facts = facts(sys, &config)?;
     check_pins(&config, &facts)?;
-    check_memory(&sys.xen, &image)?;
-    let mut steps = plan(&config, &facts, &image, true);
-    steps.retain(|s| *s != Step::Unpause);
-    let domid = execute(
-        sys,
-        &steps,
-        Job {
-            config: &config,
-            image: &image,
-            source,
-            progress,
-        },
+    check_memory(
+        &sys.xen,
+        &build::frames(config.memory << 10, config.maxvcpus),
     )?;
+    let job = Job {
+        config: &config,
+        source,
+        progress,
+    };
+    // Of all that takes time, only the copy of the image needs the kernel.
+    let domid = std::thread::scope(|scope| {
+        scope.spawn(|| files.unpacked().is_ok());
+        execute(sys, &plan::domain(&config, &facts), job, || {
+            let image = files.image(&config)?;
+            let steps = plan::image(&config, &image, true);
+            Ok((image, steps))
+        })
+    })?;
     Ok(Started { config, domid })
 }
 
@@ -432,9 +456,9 @@ fn check_pins(config: &DomainConfig, facts: &HostFacts) -> Outcome {
 }
 
 /// Says in numbers what is missing before anything is made.
-fn check_memory(xen: &Xen, image: &Image<'_>) -> Outcome {
+fn check_memory(xen: &Xen, frames: &[Range<u64>]) -> Outcome {
     let info = xen.physinfo()?;
-    let need: u64 = image.populate.iter().map(|r| r.end - r.start).sum();
+    let need: u64 = frames.iter().map(|r| r.end - r.start).sum();
     let free = info.free_pages.saturating_sub(info.outstanding_pages);
     if need <= free {
         return Ok(());

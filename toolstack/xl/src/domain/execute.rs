@@ -19,8 +19,6 @@ use zerocopy::IntoBytes;
 pub struct Job<'a> {
     /// With identity and hardware addresses chosen.
     pub config: &'a DomainConfig,
-    /// Guest memory.
-    pub image: &'a Image<'a>,
     /// The config as text, kept for restarts.
     pub source: &'a str,
     /// Shown before each step.
@@ -39,7 +37,7 @@ enum Undo {
 struct Run<'a, S: System> {
     sys: &'a mut S,
     config: &'a DomainConfig,
-    image: &'a Image<'a>,
+    image: Option<Image<'a>>,
     source: &'a str,
     uuid: [u8; 16],
     domid: DomId,
@@ -56,15 +54,20 @@ const ERROR_FAIL: u8 = 3;
 const APPEAR: u64 = 40;
 const READY: u64 = 40;
 
-/// Makes a domain; returns its number.
+/// Makes a domain; returns its number. `image` gives guest memory and the rest of the plan when the first part is done.
 ///
 /// # Errors
 /// What went wrong in which step, after everything is undone. What could not be undone is named as well.
-pub fn execute(sys: &mut impl System, plan: &[Step], job: Job<'_>) -> Result<DomId> {
+pub fn execute<'a>(
+    sys: &mut impl System,
+    plan: &[Step],
+    job: Job<'a>,
+    image: impl FnOnce() -> Result<(Image<'a>, Vec<Step>)>,
+) -> Result<DomId> {
     let mut run = Run {
         sys,
         config: job.config,
-        image: job.image,
+        image: None,
         source: job.source,
         uuid: job.config.uuid.unwrap_or_default(),
         domid: DomId(0),
@@ -72,16 +75,20 @@ pub fn execute(sys: &mut impl System, plan: &[Step], job: Job<'_>) -> Result<Dom
         console_port: 0,
         undo: Vec::new(),
     };
-    for step in plan {
-        (job.progress)(step);
-        if let Err(failure) = run.step(step) {
-            let mut failure = failure.context(format!("cannot {step}"));
-            failure.code = ERROR_FAIL;
-            for problem in run.take_back() {
-                failure.message += &format!("; and the undo failed: {}", problem.message);
-            }
-            return Err(failure);
+    let result = run
+        .steps(plan, job.progress)
+        .and_then(|()| {
+            let (image, steps) = image()?;
+            run.image = Some(image);
+            Ok(steps)
+        })
+        .and_then(|rest| run.steps(&rest, job.progress));
+    if let Err(mut failure) = result {
+        failure.code = ERROR_FAIL;
+        for problem in run.take_back() {
+            failure.message += &format!("; and the undo failed: {}", problem.message);
         }
+        return Err(failure);
     }
     Ok(run.domid)
 }
@@ -98,7 +105,22 @@ fn say(result: io::Result<()>) -> Outcome {
     })
 }
 
-impl<S: System> Run<'_, S> {
+impl<'a, S: System> Run<'a, S> {
+    fn steps(&mut self, steps: &[Step], progress: &mut dyn FnMut(&Step)) -> Outcome {
+        for step in steps {
+            progress(step);
+            self.step(step)
+                .map_err(|failure| failure.context(format!("cannot {step}")))?;
+        }
+        Ok(())
+    }
+
+    fn image(&self) -> Result<&Image<'a>> {
+        self.image
+            .as_ref()
+            .ok_or_else(|| Failure::new("there is no image yet"))
+    }
+
     fn step(&mut self, step: &Step) -> Outcome {
         let domid = self.domid;
         match step {
@@ -137,9 +159,11 @@ impl<S: System> Run<'_, S> {
             Step::Cpuid(edits) => self.sys.cpuid(domid, edits),
             Step::Claim(pages) => say(self.sys.claim(domid, *pages)),
             Step::Populate(frames) => say(self.sys.populate(domid, frames.clone())),
+            // What follows comes with the image.
+            Step::Unpacked => Ok(()),
             Step::Map => {
                 let map: Vec<(u64, u64, u32)> = self
-                    .image
+                    .image()?
                     .map
                     .iter()
                     .map(|e| (e.start, e.len, e.kind))
@@ -147,7 +171,10 @@ impl<S: System> Run<'_, S> {
                 say(self.sys.map(domid, &map))
             }
             Step::Write(number, _) => {
-                let chunk = &self.image.chunks[*number];
+                let image = self.image.as_ref();
+                let Some(chunk) = image.and_then(|i| i.chunks.get(*number)) else {
+                    return Err(Failure::new("there is no such part of an image"));
+                };
                 say(self.sys.write(domid, chunk.at, &chunk.bytes))
             }
             Step::Start => self.start(),
@@ -180,7 +207,8 @@ impl<S: System> Run<'_, S> {
             let records = context::memory_types(&header, &mtrr, vcpu);
             self.sys.set_context(self.domid, &records)?;
         }
-        let records = context::first_vcpu(&header, self.image.entry, self.image.start_info);
+        let image = self.image()?;
+        let records = context::first_vcpu(&header, image.entry, image.start_info);
         say(self.sys.set_context(self.domid, &records))
     }
 

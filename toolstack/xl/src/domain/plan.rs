@@ -1,6 +1,6 @@
 //! From a config, facts about the host and a built image to a list of steps, pure.
 
-use crate::build::{Image, PAGE, special};
+use crate::build::{self, Image, PAGE, special};
 use crate::cfg::cpuid::Edit;
 use crate::cfg::domain::DomainConfig;
 use std::collections::BTreeSet;
@@ -68,6 +68,8 @@ pub enum Step {
     Claim(u64),
     /// Give memory: frames.
     Populate(Range<u64>),
+    /// Wait until the kernel is unpacked, which goes on meanwhile; what follows needs it.
+    Unpacked,
     /// Tell the memory map.
     Map,
     /// Write a part of the image: its number.
@@ -99,6 +101,13 @@ const SLACK: u64 = 1024;
 
 /// Makes the plan.
 pub fn plan(config: &DomainConfig, host: &HostFacts, image: &Image<'_>, paused: bool) -> Vec<Step> {
+    let mut steps = domain(config, host);
+    steps.extend(self::image(config, image, paused));
+    steps
+}
+
+/// The part that needs no image: a domain with memory.
+pub fn domain(config: &DomainConfig, host: &HostFacts) -> Vec<Step> {
     let c = config;
     let mut flags = cdf::HVM | cdf::HAP;
     if !c.oos {
@@ -151,11 +160,19 @@ pub fn plan(config: &DomainConfig, host: &HostFacts, image: &Image<'_>, paused: 
     if !c.cpuid.is_empty() {
         steps.push(Step::Cpuid(c.cpuid.clone()));
     }
-    let pages: u64 = image.populate.iter().map(|r| r.end - r.start).sum();
+    let frames = build::frames(c.memory << 10, c.maxvcpus);
+    let pages: u64 = frames.iter().map(|r| r.end - r.start).sum();
     steps.push(Step::Claim(pages));
-    steps.extend(image.populate.iter().cloned().map(Step::Populate));
+    steps.extend(frames.into_iter().map(Step::Populate));
     steps.push(Step::Claim(0));
-    steps.push(Step::Map);
+    steps.push(Step::Unpacked);
+    steps
+}
+
+/// The rest: what is in the memory, and the devices.
+pub fn image(config: &DomainConfig, image: &Image<'_>, paused: bool) -> Vec<Step> {
+    let c = config;
+    let mut steps = vec![Step::Map];
     for (number, chunk) in image.chunks.iter().enumerate() {
         steps.push(Step::Write(number, format!("{chunk:?}")));
     }
@@ -263,6 +280,7 @@ impl fmt::Display for Step {
                 frames.end - frames.start,
                 frames.start * PAGE
             ),
+            Step::Unpacked => f.write_str("wait until the kernel is unpacked"),
             Step::Map => f.write_str("tell the memory map"),
             Step::Write(_, what) => write!(f, "write {what}"),
             Step::Start => f.write_str("set the state in which its vCPUs start"),

@@ -1,7 +1,7 @@
 //! Golden plans, and execution on a system that fails wherever it can.
 
 use super::execute::{Job, execute};
-use super::plan::{HostFacts, Step, plan};
+use super::plan::{self, HostFacts, Step, plan};
 use super::system::System;
 use super::{json, monitor, teardown};
 use crate::build::{Image, Parts, build};
@@ -258,18 +258,16 @@ impl System for Fake {
 
 fn run(sys: &mut Fake) -> std::result::Result<DomId, Failure> {
     let (config, kernel) = (config(), Builder::small().build());
-    let image = image(&kernel, &config);
-    let steps = plan(&config, &facts(), &image, false);
-    execute(
-        sys,
-        &steps,
-        Job {
-            config: &config,
-            image: &image,
-            source: CONFIG,
-            progress: &mut |_| {},
-        },
-    )
+    let job = Job {
+        config: &config,
+        source: CONFIG,
+        progress: &mut |_| {},
+    };
+    execute(sys, &plan::domain(&config, &facts()), job, || {
+        let image = image(&kernel, &config);
+        let steps = plan::image(&config, &image, false);
+        Ok((image, steps))
+    })
 }
 
 #[test]
@@ -294,6 +292,7 @@ populate 8192 pages from 0x0 on
 populate 2 pages from 0xfc000000 on
 populate 8 pages from 0xfeff8000 on
 give back what is left of the claim
+wait until the kernel is unpacked
 tell the memory map
 write ACPI root pointer at 0xfffc0, 36 bytes
 write kernel at 0x1000000, 4 bytes
