@@ -174,7 +174,7 @@ fn unbuilt(r: &mut Reader<'_>) -> Result<()> {
         ("vtpm", NOBODY),
         ("dtdev", "only guests on Arm have it"),
         ("vif2", "'vif' is for all kinds of guests"),
-        ("vnuma", "it is not built yet"),
+        ("vnuma", "domains have no virtual NUMA nodes yet"),
     ];
     for (name, why) in lists {
         if let Some(value) = r.take(name)
