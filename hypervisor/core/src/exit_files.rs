@@ -183,6 +183,8 @@ fn interrupts(c: &InterruptCounts) -> String {
         ("posted_turns", c.posted_turns),
         ("posted_interrupts", c.posted),
         ("posted_stray", c.posted_stray),
+        ("exits_settled", c.exits_settled),
+        ("exits_repaired", c.exits_repaired),
     ] {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{name} {n}");

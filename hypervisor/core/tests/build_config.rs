@@ -265,6 +265,8 @@ fn interrupts_are_told_to_the_control_domain() {
         notifications: 2,
         posted_turns: 6,
         posted: 40,
+        exits_settled: 9,
+        exits_repaired: 1,
         ..InterruptCounts::default()
     };
     let (ret, _, text) = hypfs(&s, "/interrupts/0", 0x1000);
@@ -274,8 +276,9 @@ fn interrupts_are_told_to_the_control_domain() {
         text.starts_with("format 1\nvectors_used 0\nvectors 176\n"),
         "{text}"
     );
-    let posted = "posted_notifications 2\nposted_turns 6\nposted_interrupts 40\nposted_stray 0\n\0";
-    assert!(text.ends_with(posted), "{text}");
+    let posted = "posted_notifications 2\nposted_turns 6\nposted_interrupts 40\nposted_stray 0\n";
+    let below = "exits_settled 9\nexits_repaired 1\n\0";
+    assert!(text.ends_with(&format!("{posted}{below}")), "{text}");
     for nobody in ["/interrupts/2", "/interrupts/0/0", "/interrupts/x"] {
         assert_eq!(hypfs(&s, nobody, 0x1000).0, ENOENT, "{nobody}");
     }

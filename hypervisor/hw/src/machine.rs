@@ -58,6 +58,10 @@ pub struct InterruptCounts {
     pub posted: u64,
     /// Bits posted that belong to no device vector.
     pub posted_stray: u64,
+    /// Exits of guests that were settled below, so that no vCPU counts them: faults on Bochs, windows for one more interrupt.
+    pub exits_settled: u64,
+    /// Faults of the machine below that were put right after exits.
+    pub exits_repaired: u64,
 }
 
 /// Address and data that make a device's MSI reach a host vector on one CPU.

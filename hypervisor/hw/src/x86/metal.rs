@@ -210,6 +210,7 @@ impl Machine for Metal {
     fn interrupt_counts(&self, cpu: CpuId) -> Option<InterruptCounts> {
         let posts = iommu::host_posts::counts(cpu);
         let cpu = percpu::of(cpu)?;
+        let (settled, repaired) = cpu.settled_and_repaired();
         Some(InterruptCounts {
             vectors_used: cpu.vectors.used(),
             vectors: x86_model::interrupt::vectors::COUNT,
@@ -219,6 +220,8 @@ impl Machine for Metal {
             posted_turns: posts[1],
             posted: posts[2],
             posted_stray: posts[3],
+            exits_settled: settled,
+            exits_repaired: repaired,
         })
     }
     fn remaps_interrupts(&self) -> bool {

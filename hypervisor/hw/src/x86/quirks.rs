@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::acpi;
 use super::asm::cpuid;
-use super::cpu::features;
+use super::cpu::{features, percpu};
 use crate::info;
 
 /// Signature of QEMU's own emulation (TCG) in CPUID leaf 0x4000_0000, EBX, ECX, EDX.
@@ -74,6 +74,7 @@ pub fn emulated() -> bool {
 /// An exit that was made twice has been put right. Told the first time.
 #[cold]
 pub fn exit_repaired() {
+    percpu::this().count_repaired(1);
     if REPAIRED.fetch_add(1, Ordering::Relaxed) == 0 {
         info!(
             "QEMU TCG made an exit twice: the guest's state is put back, and it is entered again"

@@ -69,6 +69,10 @@ pub struct PerCpu {
     online: AtomicBool,
     /// It has stopped, until it is started again.
     pub(in crate::x86) halted: AtomicBool,
+    /// Exits that the backend settled by itself, so that nobody counted them as a guest's.
+    settled: AtomicU64,
+    /// Faults of the machine below that were put right after exits.
+    repaired: AtomicU64,
     /// Device vectors in use; changed by any CPU.
     pub(in crate::x86) vectors: VectorMap<AtomicU32>,
     /// Ranks of the locks that it holds.
@@ -128,6 +132,8 @@ impl PerCpu {
             fatal_depth: AtomicU32::new(0),
             nmis: AtomicU64::new(0),
             spurious: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            repaired: AtomicU64::new(0),
             slot,
             place: AtomicU32::new(0),
             icr_writes: AtomicU64::new(0),
@@ -216,6 +222,25 @@ impl PerCpu {
     #[inline(always)]
     pub(in crate::x86) fn has_vector(&self) -> bool {
         self.vector.load(Ordering::Relaxed) | self.acknowledged.load(Ordering::Relaxed) != 0
+    }
+
+    /// The backend settled an exit by itself. For the owning CPU.
+    #[cfg(CONFIG_INTEL)]
+    #[inline]
+    pub(in crate::x86) fn count_settled(&self) {
+        let n = self.settled.load(Ordering::Relaxed);
+        self.settled.store(n.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// So many faults were put right. For the owning CPU.
+    pub(in crate::x86) fn count_repaired(&self, n: u32) {
+        self.repaired.fetch_add(n.into(), Ordering::Relaxed);
+    }
+
+    /// Exits that the backend settled, and faults that were put right.
+    pub(in crate::x86) fn settled_and_repaired(&self) -> (u64, u64) {
+        let read = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        (read(&self.settled), read(&self.repaired))
     }
 
     /// Gives the CPU a number when it came up.

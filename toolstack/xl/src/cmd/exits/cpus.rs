@@ -21,6 +21,8 @@ struct Cpu {
     posted_notifications: u64,
     posted_turns: u64,
     posted_stray: u64,
+    exits_settled: u64,
+    exits_repaired: u64,
 }
 
 /// Prints them.
@@ -29,13 +31,13 @@ pub(super) fn print(context: &Context, xen: &Xen) -> Outcome {
     let cpus = numbers(xen, "/interrupts")?.into_iter().map(read);
     let cpus = cpus.collect::<Result<Vec<Cpu>>>()?;
     let mut out = String::from(
-        "CPU  vectors  spurious  ICR writes  posted messages  notifications     turns     stray\n",
+        "CPU  vectors  spurious  ICR writes  posted messages  notifications     turns     stray    settled  repaired\n",
     );
     for c in &cpus {
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "{:>3} {:>8} {:>9} {:>11} {:>16} {:>14} {:>9} {:>9}",
+            "{:>3} {:>8} {:>9} {:>11} {:>16} {:>14} {:>9} {:>9} {:>10} {:>9}",
             c.cpu,
             format!("{}/{}", c.vectors_used, c.vectors),
             c.spurious,
@@ -43,7 +45,9 @@ pub(super) fn print(context: &Context, xen: &Xen) -> Outcome {
             c.posted_interrupts,
             c.posted_notifications,
             c.posted_turns,
-            c.posted_stray
+            c.posted_stray,
+            c.exits_settled,
+            c.exits_repaired
         );
     }
     Report::new(out, &Versioned::new(json!({ "cpus": cpus })))?.print(context)
@@ -75,5 +79,7 @@ fn parse(cpu: u32, text: &str) -> Result<Cpu> {
         posted_notifications: number("posted_notifications")?,
         posted_turns: number("posted_turns")?,
         posted_stray: number("posted_stray")?,
+        exits_settled: number("exits_settled")?,
+        exits_repaired: number("exits_repaired")?,
     })
 }

@@ -17,7 +17,7 @@ fn fixture() -> Fixture {
         (
             "/interrupts/0",
             "format 1\nvectors_used 5\nvectors 176\nspurious 1\nicr_writes 77\nposted_notifications 10\n\
-             posted_turns 32\nposted_interrupts 160\nposted_stray 0\n",
+             posted_turns 32\nposted_interrupts 160\nposted_stray 0\nexits_settled 25\nexits_repaired 2\n",
         ),
     ];
     for (path, text) in files {
@@ -192,8 +192,8 @@ fn interrupts_of_cpus() {
     assert_eq!(
         printed("exits --cpus"),
         "\
-CPU  vectors  spurious  ICR writes  posted messages  notifications     turns     stray
-  0    5/176         1          77              160             10        32         0
+CPU  vectors  spurious  ICR writes  posted messages  notifications     turns     stray    settled  repaired
+  0    5/176         1          77              160             10        32         0         25         2
 "
     );
     assert_eq!(json("exits --cpus")["cpus"][0]["posted_turns"], 32);

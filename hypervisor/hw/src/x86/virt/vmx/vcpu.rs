@@ -423,6 +423,7 @@ impl GuestContext for VmxVcpu {
             if let Some(exit) = self.decode(exit & 0xffff) {
                 return exit;
             }
+            percpu::this().count_settled();
         }
     }
 
