@@ -13,7 +13,7 @@ use super::apic::{self, ioapic, vectors};
 use super::asm;
 use super::cpu::percpu::PerCpu;
 use super::cpu::{features, msr, percpu};
-use super::virt::{Backend, GuestCpu};
+use super::virt::{self, Backend, GuestCpu};
 use super::{iommu, paging, panic, power, smp, time};
 use crate::machine::{
     ApicAssists, CpuId, HostInterrupt, InterruptCounts, IoApicInfo, LineMode, Machine, MsiMessage,
@@ -93,7 +93,7 @@ impl Machine for Metal {
     #[inline]
     fn notify(&self, cpu: CpuId) {
         if let Some(target) = percpu::of(cpu) {
-            apic::send(target, vectors::POSTED);
+            apic::send(target, virt::notification(target));
         }
     }
 

@@ -53,6 +53,9 @@ pub fn detect_by_tables() {
 /// before the next instruction tells the faulting one, with the handler's stack. All faults of guests exit therefore, and
 /// are put back by the entry, which does not forget.
 ///
+/// A virtual interrupt may be delivered although the guest has interrupts off; such a delivery is undone
+/// ([`x86_model::virt::vmx::early`]).
+///
 /// After an exit from a guest with interrupts on, the hypervisor gets one with its own interrupts off. The entry code changes
 /// the flag at once, so that it is at most one, and looks whether one came.
 pub fn bochs() -> bool {
@@ -79,5 +82,15 @@ pub fn exit_repaired() {
         info!(
             "QEMU TCG made an exit twice: the guest's state is put back, and it is entered again"
         );
+    }
+}
+
+/// So many interrupts that came while a guest had them off have been taken back. Told the first time.
+#[cfg(CONFIG_INTEL)]
+#[cold]
+pub fn delivery_undone(n: u32) {
+    percpu::this().count_repaired(n);
+    if REPAIRED.fetch_add(1, Ordering::Relaxed) == 0 {
+        info!("Bochs delivered an interrupt to a guest that has them off: it is taken back");
     }
 }

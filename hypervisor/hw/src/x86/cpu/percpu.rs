@@ -73,6 +73,9 @@ pub struct PerCpu {
     settled: AtomicU64,
     /// Faults of the machine below that were put right after exits.
     repaired: AtomicU64,
+    /// On Bochs, the first request register of the guest that runs here; null if there is none. Read by other CPUs.
+    #[cfg(CONFIG_INTEL)]
+    pub(in crate::x86) requests: AtomicPtr<AtomicU32>,
     /// Device vectors in use; changed by any CPU.
     pub(in crate::x86) vectors: VectorMap<AtomicU32>,
     /// Ranks of the locks that it holds.
@@ -134,6 +137,8 @@ impl PerCpu {
             spurious: AtomicU64::new(0),
             settled: AtomicU64::new(0),
             repaired: AtomicU64::new(0),
+            #[cfg(CONFIG_INTEL)]
+            requests: AtomicPtr::new(core::ptr::null_mut()),
             slot,
             place: AtomicU32::new(0),
             icr_writes: AtomicU64::new(0),

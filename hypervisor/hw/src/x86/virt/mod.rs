@@ -83,6 +83,15 @@ pub fn detect(assist: Assist) -> Result<Backend, &'static str> {
     }
 }
 
+/// The vector by which another CPU is told of what was posted to its guest. Outside of guest mode each is a kick.
+pub fn notification(target: &PerCpu) -> u8 {
+    #[cfg(CONFIG_INTEL)]
+    let vector = vmx::notification(target);
+    #[cfg(not(CONFIG_INTEL))]
+    let (vector, _) = (super::apic::vectors::POSTED, target);
+    vector
+}
+
 impl Backend {
     /// Turns virtualization on for the calling CPU. The CPU's descriptor tables and GS base must not change afterwards:
     /// they are restored from a copy after each exit. May be called again on the same CPU.

@@ -7,6 +7,7 @@ pub mod cr0;
 pub mod delivery;
 #[cfg(test)]
 mod dumps;
+pub mod early;
 pub mod ept;
 pub mod error;
 pub mod event;

@@ -7,6 +7,7 @@
 
 mod cpu;
 mod delivery;
+mod early;
 mod entry;
 mod events;
 mod exit;
@@ -27,6 +28,7 @@ use crate::machine::ApicAssists;
 use crate::x86::asm::{cpuid, rdmsr};
 
 pub use cpu::{disable_this_cpu, enable_this_cpu, prepare};
+pub use early::notification;
 pub use vcpu::VmxVcpu;
 
 /// What guests run with; taken from the boot CPU.

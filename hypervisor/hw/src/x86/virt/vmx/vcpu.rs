@@ -19,7 +19,7 @@ use super::delivery::Delivery;
 use super::instr::{read, write};
 use super::registers::Resident;
 use super::vmcs::{OwnedVmcs, write_host_state};
-use super::{CONTROLS, entry, state};
+use super::{CONTROLS, early, entry, state};
 use crate::machine::{
     ApicAssist, ApicVectors, Event, Exit, GuestContext, PagingState, SystemState, VcpuSetup,
 };
@@ -368,11 +368,15 @@ impl GuestContext for VmxVcpu {
         write_host_state();
         self.switched.load();
         self.resident.load();
+        self.show_requests();
     }
 
     #[cold]
     #[inline(never)]
     fn leave(&mut self) {
+        if self.cpu.is_some() {
+            early::forget_requests();
+        }
         self.resident.save();
         self.switched.save();
         if let Some(cpu) = self.cpu.take() {
@@ -419,6 +423,9 @@ impl GuestContext for VmxVcpu {
             self.settle_events();
             if self.delivery.on {
                 self.settle_delivery();
+                if self.bochs {
+                    self.undo_early(exit & 0xffff, stage2);
+                }
             }
             if let Some(exit) = self.decode(exit & 0xffff) {
                 return exit;
