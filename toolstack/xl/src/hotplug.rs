@@ -51,14 +51,20 @@ pub enum Ready {
 pub fn wait_ready(store: &mut Client, device: &Device, patience: Duration) -> Result<Ready> {
     let back = device.back();
     let start = Instant::now();
+    let reason = |store: &mut Client| {
+        read(store, &format!("{back}/hotplug-error")).filter(|e| !e.is_empty())
+    };
     loop {
-        let said = read(store, &format!("{back}/hotplug-error")).filter(|e| !e.is_empty());
-        if let Some(error) = said {
+        if let Some(error) = reason(store) {
             return Ok(Ready::No(error));
         }
         match read(store, &format!("{back}/hotplug-status")).as_deref() {
             Some("connected") => return Ok(Ready::Yes),
-            Some("error") => return Ok(Ready::No("it failed".into())),
+            // The reason may have come with it, since it was looked for.
+            Some("error") => {
+                let said = reason(store).unwrap_or_else(|| "it failed".into());
+                return Ok(Ready::No(said));
+            }
             _ if read(store, &format!("{back}/physical-device")).is_some() => {
                 return Ok(Ready::Yes);
             }
