@@ -77,6 +77,7 @@ pub fn rows() -> Vec<VmTest> {
             .needs_xen()
             .extra_time(300),
         guests("tools/guest-pair", "pair").extra_time(600),
+        guests("tools/guest-pirqs", "pirqs").micro().extra_time(400),
         VmTest::new("tools/store-restart", Level::Normal)
             .script("store-restart")
             .cmdline("dom0_mem=900M")

@@ -35,6 +35,12 @@ pub fn bind_ipi(vcpu: u32) -> Result<u32, Ret> {
     ok(evtchn_op(7, &mut arg), || arg.1)
 }
 
+/// EVTCHNOP_bind_pirq: pirq, not shared, to port.
+pub fn bind_pirq(pirq: u32) -> Result<u32, Ret> {
+    let mut arg = Three(pirq, 0, 0);
+    ok(evtchn_op(2, &mut arg), || arg.2)
+}
+
 /// EVTCHNOP_bind_vcpu.
 pub fn bind_vcpu(port: u32, vcpu: u32) -> Ret {
     evtchn_op(8, &mut Two(port, vcpu))
