@@ -78,6 +78,12 @@ pub fn rows() -> Vec<VmTest> {
             .extra_time(300),
         guests("tools/guest-pair", "pair").extra_time(600),
         guests("tools/guest-pirqs", "pirqs").micro().extra_time(400),
+        guests("tools/guest-big", "big-guest")
+            .devices(&["-m", "8G"])
+            .extra_time(1800),
+        guests("tools/guest-many-vcpus", "many-vcpus")
+            .cpus(4)
+            .extra_time(3000),
         VmTest::new("tools/store-restart", Level::Normal)
             .script("store-restart")
             .cmdline("dom0_mem=900M")
