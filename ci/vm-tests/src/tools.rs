@@ -84,6 +84,14 @@ pub fn rows() -> Vec<VmTest> {
         guests("tools/guest-many-vcpus", "many-vcpus")
             .cpus(4)
             .extra_time(3000),
+        VmTest::new("tools/xl-commands", Level::Full)
+            .script("xl-commands")
+            .cmdline("dom0_mem=900M")
+            .direct()
+            .system()
+            .micro()
+            .needs_xen()
+            .extra_time(900),
         VmTest::new("tools/store-restart", Level::Normal)
             .script("store-restart")
             .cmdline("dom0_mem=900M")
