@@ -114,6 +114,8 @@ pub struct VmTest {
     pub debian: Option<Debian>,
     /// dom0, run by our init, has the micro-guests too, in `/guest/micro`.
     pub micro: bool,
+    /// dom0 is a Debian 12 on a disk, as its installer leaves it, with this source tree and its programs on another one.
+    pub installed: bool,
     /// The named configuration that is booted instead of the usual build.
     pub defconfig: Option<&'static str>,
 }
@@ -146,6 +148,7 @@ impl VmTest {
             system: false,
             debian: None,
             micro: false,
+            installed: false,
             defconfig: None,
         }
     }
@@ -165,6 +168,12 @@ impl VmTest {
     /// With our init, services and a guest in dom0.
     pub fn system(mut self) -> Self {
         self.system = true;
+        self
+    }
+
+    /// With a Debian 12 on a disk as dom0.
+    pub fn installed(mut self) -> Self {
+        self.installed = true;
         self
     }
 

@@ -92,6 +92,27 @@ pub fn rows() -> Vec<VmTest> {
             .micro()
             .needs_xen()
             .extra_time(900),
+        // The guide's commands on a Debian with systemd; then once more from its start, by the units alone.
+        VmTest::new("tools/installed", Level::Full)
+            .script("installed")
+            .cmdline("dom0_mem=1G")
+            .devices(&["-m", "3G"])
+            .installed()
+            .needs_xen()
+            .steps(&[
+                Step::See("login: "),
+                Step::Type("root\n"),
+                Step::See(":~# "),
+                Step::Type(
+                    "mount LABEL=xenolith /mnt && sh /mnt/ci/vm-tests/dom0/installed.sh install\n",
+                ),
+                Step::See("XT-NOTE the guide's commands have run"),
+                Step::See("login: "),
+                Step::Type("root\n"),
+                Step::See(":~# "),
+                Step::Type("mount LABEL=xenolith /mnt && sh /mnt/ci/vm-tests/dom0/installed.sh\n"),
+            ])
+            .extra_time(1800),
         VmTest::new("tools/store-restart", Level::Normal)
             .script("store-restart")
             .cmdline("dom0_mem=900M")

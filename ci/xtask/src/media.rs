@@ -186,6 +186,48 @@ pub fn initrd_with_system(kernel: &Kernel, debian: bool, micro: bool) -> Result<
     ram_disk(kernel, &suffix, &extra, kept.as_slice())
 }
 
+/// A disk with the label `xenolith` that holds this source tree, as far as one needs it to install our programs, and these as if they
+/// were built there.
+pub fn tree_disk() -> Result<PathBuf> {
+    let dir = paths::target().join("image/tree");
+    if dir.exists() {
+        fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
+    }
+    let built = format!("{}/tools", setup::STATIC);
+    for part in [
+        "docs/units",
+        "docs/guide",
+        "ci/vm-tests/dom0",
+        &format!("target/{built}"),
+    ] {
+        let to = dir.join(part);
+        fs::create_dir_all(&to).with_context(|| format!("cannot create {}", to.display()))?;
+        if part.starts_with("target") {
+            for (name, _, from) in programs("")? {
+                copy(&from, &to.join(name.trim_start_matches('/')))?;
+            }
+            continue;
+        }
+        let from = paths::root().join(part);
+        for entry in
+            fs::read_dir(&from).with_context(|| format!("cannot list {}", from.display()))?
+        {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                copy(&entry.path(), &to.join(entry.file_name()))?;
+            }
+        }
+    }
+    let out = dir.with_extension("img");
+    setup::make_disk(&dir, &out, "xenolith", "64M")?;
+    Ok(out)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let copied = fs::copy(from, to).map(drop);
+    copied.with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
+}
+
 /// dom0 with more files, for guests of all kinds: on Xenolith our services and both toolstacks, on Xen Debian's toolstack with our
 /// programs in `/ours`.
 pub fn initrd_with_guests(

@@ -96,7 +96,7 @@ pub fn all_kernels() -> Result<Vec<kernels::Kernel>> {
 /// Empties the cache.
 pub fn forget() -> Result<()> {
     let trees = images()?.tree.into_iter().map(|t| t.name);
-    let parts = ["kernels", "busybox", "peer", "debs"].map(String::from);
+    let parts = ["kernels", "busybox", "peer", "debs", "installed"].map(String::from);
     for part in trees.chain(parts) {
         let dir = paths::cache().join(part);
         if dir.exists() {

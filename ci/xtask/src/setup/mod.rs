@@ -4,6 +4,7 @@
 
 mod apt;
 mod fetch;
+mod installed;
 mod modules;
 mod rust;
 mod suite;
@@ -12,7 +13,8 @@ use anyhow::Result;
 use vmtest::{kernels, paths};
 
 pub use fetch::{all_kernels, kept_tree, tree};
-pub use rust::{metal_target_flags, missing_component, static_target_flags};
+pub use installed::{Installed, make_disk};
+pub use rust::{STATIC, metal_target_flags, missing_component, static_target_flags};
 
 /// Options of `setup`.
 #[derive(clap::Args, Default)]

@@ -8,7 +8,7 @@ use std::process::Command;
 /// Target of the hypervisor.
 pub const METAL: &str = "x86_64-unknown-none";
 /// Target of programs for dom0.
-const STATIC: &str = "x86_64-unknown-linux-musl";
+pub const STATIC: &str = "x86_64-unknown-linux-musl";
 
 /// Installs the targets through rustup where they are missing.
 pub fn ensure() -> Result<()> {

@@ -139,12 +139,21 @@ impl Runner {
         }
         let with_tools = tools(test, kernel)?;
         let special = test.defconfig.map(|name| crate::build::image(Some(name)));
+        let installed = test.installed.then(setup::Installed::get).transpose()?;
+        if let Some(installed) = &installed {
+            let tree = media::tree_disk()?;
+            machine.devices.extend(installed.disks(&tree));
+            line += " root=LABEL=dom0 ro quiet";
+        }
+        let own = installed.as_ref().map(|i| (&i.kernel, &i.initrd));
+        let usual = (&kernel.image, with_tools.as_ref().unwrap_or(initrd));
+        let (kernel, initrd) = own.unwrap_or(usual);
         let plan = Plan {
             on,
             hypervisor: special.as_ref().unwrap_or(&self.hypervisor),
             cmdline: test.cmdline,
-            kernel: &kernel.image,
-            initrd: with_tools.as_ref().unwrap_or(initrd),
+            kernel,
+            initrd,
             dom0_cmdline: &line,
             tables: test.tables,
         };
@@ -338,6 +347,11 @@ fn link(from: &Path, to: &Path) -> Result<()> {
 fn not_here(test: &VmTest, peer: Option<Peer>) -> Option<String> {
     if test.needs_xen && peer == Some(Peer::None) {
         return Some("needs a hypervisor".into());
+    }
+    if test.installed
+        && let Some(reason) = setup::Installed::cannot()
+    {
+        return Some(reason);
     }
     let (var, what) = test.needs_var?;
     env::var_os(var)
