@@ -64,7 +64,7 @@ one() {
 	pv) type=pv ;;
 	shim) xl=$debian/xl console="earlyprintk=xen console=hvc0" ;;
 	grub)
-		grub_disk vmlinuz-6.1 initrd-6.1 || { why="no disk for it" && return 1; }
+		grub_disk "vmlinuz-${ramdisk#initrd-}" "$ramdisk" || { why="no disk for it" && return 1; }
 		ramdisk=
 		;;
 	esac
@@ -81,18 +81,21 @@ one() {
 		[ "$(wc -l </tmp/said)" -le 1 ] || cat /tmp/said >>"$log"
 		return 1
 	}
-	# A boot loader takes minutes where many emulators share a processor: only silence ends the wait.
+	# A boot loader takes minutes where many emulators share a processor: only silence ends the wait. A kernel that unpacks itself
+	# is silent for long, too.
+	silence=$((120 * slow))
+	[ $kind != grub ] || silence=$((600 * slow))
 	seen=none
 	while true; do
 		size=$(stat -c %s "$log" 2>/dev/null)
-		[ "$size" = "$seen" ] || until=$(($(cut -d. -f1 /proc/uptime) + 120 * slow))
+		[ "$size" = "$seen" ] || until=$(($(cut -d. -f1 /proc/uptime) + silence))
 		seen=$size
 		came_up
 		case $? in
 		0) break ;;
 		1) return 1 ;;
 		esac
-		[ "$(cut -d. -f1 /proc/uptime)" -lt $until ] || { why="no user space, and silence for $((120 * slow)) s" && return 1; }
+		[ "$(cut -d. -f1 /proc/uptime)" -lt $until ] || { why="no user space, and silence for $silence s" && return 1; }
 		usleep 200000
 	done
 	up=$(cut -d. -f1 /proc/uptime)
