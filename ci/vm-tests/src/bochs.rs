@@ -81,6 +81,7 @@ const XHCI: &[&str] = &["usb_xhci: enabled=1, port3=mouse"];
 const ASSISTS: &[Assist] = &[
     assist("assisted", Level::Normal, "", &[], BOTH),
     assist("software", Level::Normal, "apicv=off", &[], NONE),
+    assist("post", Level::Full, "apicv=post", &[], BOTH),
     assist("no-xapic", Level::Full, "apicv=no-xapic", &[], X2APIC),
     assist("no-x2apic", Level::Full, "apicv=no-x2apic", &[], XAPIC),
     assist("no-delivery", Level::Full, "apicv=no-delivery", &[], XAPIC),
