@@ -23,6 +23,12 @@ pub fn rows() -> Vec<VmTest> {
             .debian()
             .needs_xen()
             .extra_time(600),
+        VmTest::new("tools/debian-dump-core", Level::Full)
+            .script("debian-dump")
+            .direct()
+            .debian()
+            .needs_xen()
+            .extra_time(1800),
         // The same as the first with Debian 13's tools, for which the hypervisor calls itself Xen 4.20.
         VmTest::new("tools/debian-13", Level::Normal)
             .script("debian-13")
