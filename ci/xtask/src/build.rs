@@ -137,13 +137,13 @@ fn origin() -> [String; 3] {
         let output = output.ok().filter(|output| output.ok);
         output.map_or_else(String::new, |o| o.lines.join(" "))
     };
-    let commit = |format: &str| {
-        let date = "--date=format-local:%a %b %e %H:%M:%S UTC %Y";
-        first(exec::command("git", ["log", "-1", date, format]))
-    };
+    let date = "--date=format-local:%a %b %e %H:%M:%S UTC %Y";
+    let commit = ["log", "-1", date, "--format=%cd git:%h"];
+    let changeset = first(exec::command("git", commit));
+    let date = changeset.split(" git:").next().unwrap_or_default().into();
     [
-        commit("--format=%cd git:%h"),
+        changeset,
         first(exec::command("rustc", ["--version"])),
-        commit("--format=%cd"),
+        date,
     ]
 }
